@@ -1,0 +1,1 @@
+"""What memory does: the encoding and recall workflows, one flow a file."""

@@ -1,0 +1,290 @@
+"""What memory holds and what it gives back: records, matches, scope summaries, results."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Annotated, Any, SupportsIndex, overload
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from . import scopes
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+ANALYSIS_PENDING = "pending"
+
+
+def utc_now() -> datetime:
+    """Return the current time in UTC, timezone-aware."""
+    return datetime.now(UTC)
+
+
+def as_utc(value: datetime) -> datetime:
+    """Return `value` in UTC; a naive time is taken as UTC."""
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _parse_time(value: Any) -> Any:
+    """Let dates stand for their first instant; leave the rest to pydantic."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    return value
+
+
+UtcDatetime = Annotated[datetime, BeforeValidator(_parse_time), AfterValidator(as_utc)]
+ScopePath = Annotated[str, AfterValidator(scopes.normalise)]
+
+
+def unit_interval(value: float) -> float:
+    """Refuse NaN, infinities and numbers outside 0..1."""
+    if not math.isfinite(value) or not 0.0 <= value <= 1.0:
+        raise ValueError(f"must be a number from 0 to 1, not {value!r}")
+    return value
+
+
+UnitFloat = Annotated[float, AfterValidator(unit_interval)]
+
+
+class MemoryRecord(BaseModel):
+    """One memory: a text with its place, its origin, its times and its version.
+
+    Times are timezone-aware UTC always; naive input is taken as UTC. `version` counts from 1:
+    changing a record writes a new version and retires the old one, it never overwrites.
+    """
+
+    model_config = ConfigDict(validate_assignment=True, extra="forbid")
+
+    id: str = Field(default_factory=lambda: str(uuid.uuid4()))
+    content: str
+    scope: ScopePath = scopes.ROOT
+    categories: list[str] = Field(default_factory=list)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    importance: UnitFloat = 0.5
+    created_at: UtcDatetime = Field(default_factory=utc_now)
+    last_accessed: UtcDatetime = Field(default_factory=utc_now)
+    embedding: list[float] | None = Field(default=None, exclude=True, repr=False)
+    source: str | None = None
+    private: bool = False
+
+    sources: list[str] = Field(default_factory=list)
+    """Every source that said this; `source` is the first of them."""
+    updated_at: UtcDatetime | None = None
+    access_count: int = Field(default=0, ge=0)
+    usefulness: float = 0.0
+    version: int = Field(default=1, ge=1)
+    valid_from: UtcDatetime | None = None
+    """When this version became current."""
+    valid_to: UtcDatetime | None = None
+    """When this version stopped being current; None while it is."""
+    retired: str | None = None
+    """Why this version is no longer current: ``superseded`` or ``forgotten``; None while it is."""
+    supersedes: list[str] = Field(default_factory=list)
+    """Ids of the records this one took over from."""
+    superseded_by: str | None = None
+    """Id of the record that took over (the same id when this is an older version)."""
+    expires_at: UtcDatetime | None = None
+    pinned: bool = False
+    analysis: str | None = None
+    """``pending`` when analysis by a language model was due but could not be made."""
+    session: str | None = None
+    """The batch or session this was remembered in."""
+    position: int | None = None
+    """The place within the session, from 0."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is the living version."""
+        return self.retired is None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreComponents:
+    """Every number in a match's score.
+
+    `score = semantic_weight*semantic + recency_weight*recency + importance_weight*importance`,
+    where `semantic` is the documented fusion (`mnemotrace.scoring.fuse`) of `similarity` and
+    `lexical`.
+    """
+
+    cosine: float
+    """Cosine of query and record embeddings, -1..1."""
+    similarity: float
+    """``1 / (1 + distance)`` with cosine distance, 1/3..1."""
+    lexical: float
+    """Lexical (BM25) score over the best lexical score of the search, 0..1."""
+    semantic: float
+    recency: float
+    """``0.5 ** (age_days / half_life_days)``, 0..1."""
+    importance: float
+    semantic_weight: float
+    recency_weight: float
+    importance_weight: float
+    lexical_weight: float
+
+    @property
+    def score(self) -> float:
+        """The composite score."""
+        return (
+            self.semantic_weight * self.semantic
+            + self.recency_weight * self.recency
+            + self.importance_weight * self.importance
+        )
+
+
+@dataclass(slots=True)
+class MemoryMatch:
+    """One recalled record with its score and the reasons for its rank."""
+
+    record: MemoryRecord
+    score: float
+    match_reasons: list[str]
+    components: ScoreComponents
+    evidence_gaps: list[str] = field(default_factory=list)
+    found_by: list[str] = field(default_factory=list)
+    """The sub-queries that found it."""
+
+    def explain(self) -> dict[str, Any]:
+        """Return every number in the score, by name."""
+        c = self.components
+        return {
+            "id": self.record.id,
+            "score": self.score,
+            "reasons": list(self.match_reasons),
+            "components": {
+                "cosine": c.cosine,
+                "similarity": c.similarity,
+                "lexical": c.lexical,
+                "semantic": c.semantic,
+                "recency": c.recency,
+                "importance": c.importance,
+            },
+            "weights": {
+                "semantic": c.semantic_weight,
+                "recency": c.recency_weight,
+                "importance": c.importance_weight,
+                "lexical": c.lexical_weight,
+            },
+            "found_by": list(self.found_by),
+        }
+
+    def format(self) -> str:
+        """Return one readable line: score, content, scope and reasons."""
+        reasons = ", ".join(self.match_reasons) or "none"
+        return f"[{self.score:.2f}] {self.record.content} ({self.record.scope}; {reasons})"
+
+
+class ScopeInfo(BaseModel):
+    """What one scope holds, counted over its whole subtree."""
+
+    path: str
+    record_count: int = 0
+    categories: list[str] = Field(default_factory=list)
+    oldest_record: datetime | None = None
+    newest_record: datetime | None = None
+    child_scopes: list[str] = Field(default_factory=list)
+
+
+class Recall(list[MemoryMatch]):
+    """The matches of one recall, best first, with how they were found.
+
+    It is a list; slices of it are plain lists.
+
+    Attributes:
+        trace: the step-by-step record of the run; None only when tracing was off.
+        confidence: 0..1, from relevance alone; 0.0 when nothing was found.
+        evidence_gaps: what the exploration found missing; set even when there are no matches.
+        errors: one line per part of the search that failed; empty when all of it ran.
+    """
+
+    def __init__(
+        self,
+        matches: Iterable[MemoryMatch] = (),
+        *,
+        query: str = "",
+        trace: Trace | None = None,
+        confidence: float = 0.0,
+        evidence_gaps: Iterable[str] = (),
+        errors: Iterable[str] = (),
+    ) -> None:
+        super().__init__(matches)
+        self.query = query
+        self.trace = trace
+        self.confidence = confidence
+        self.evidence_gaps = list(evidence_gaps)
+        self.errors = list(errors)
+
+    @property
+    def status(self) -> str:
+        """``ok``, or ``partial`` when part of the search failed (see `errors`)."""
+        return "partial" if self.errors else "ok"
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> MemoryMatch: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[MemoryMatch]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> MemoryMatch | list[MemoryMatch]:
+        """Return one match, or a plain list for a slice."""
+        return super().__getitem__(index)
+
+    def format(self, budget_tokens: int | None = None) -> str:
+        """Return the matches as text for a prompt, best first, whole entries only.
+
+        Args:
+            budget_tokens: the most tokens (tiktoken, o200k_base) the text may have; None for no
+                bound.
+
+        Returns:
+            The text; ``""`` when nothing was found or nothing fits.
+        """
+        lines = [f"- {match.record.content}" for match in self]
+        if budget_tokens is None:
+            return "\n".join(lines)
+        from .tokens import count_tokens
+
+        kept: list[str] = []
+        for line in lines:
+            if count_tokens("\n".join([*kept, line])) <= budget_tokens:
+                kept.append(line)
+        return "\n".join(kept)
+
+    def _repr_html_(self) -> str:
+        from .trace_views import recall_html
+
+        return recall_html(self)
+
+
+class Forgotten(int):
+    """How many records a `forget` or `reset` removed; an int that also says which.
+
+    Attributes:
+        record_ids: the ids, when they were few enough to list (at most 1,000).
+        versions: how many stored versions went with them, living ones included.
+        erased: False when the versions were only retired and stay in history.
+    """
+
+    record_ids: tuple[str, ...]
+    versions: int
+    erased: bool
+
+    def __new__(
+        cls, records: int, *, record_ids: Iterable[str] = (), versions: int = 0, erased: bool = True
+    ) -> Forgotten:
+        self = super().__new__(cls, records)
+        self.record_ids = tuple(record_ids)
+        self.versions = versions
+        self.erased = erased
+        return self
+
+
+def freeze(value: Any) -> Any:
+    """Return a hashable form of plain JSON-like data, for use as a key."""
+    if isinstance(value, Mapping):
+        return tuple(sorted((key, freeze(item)) for key, item in value.items()))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return tuple(freeze(item) for item in value)
+    return value

@@ -1,0 +1,1 @@
+"""Fakes for tests, ours and yours: embedders with given vectors, a scripted language model."""

@@ -1,0 +1,1 @@
+"""Where memory lives: the storage contract and its engines, one engine a file."""

@@ -1,0 +1,301 @@
+"""StorageBackend: the narrow contract every store fulfils, and the values it passes.
+
+All methods are synchronous and safe to call from several threads at once; the flows call them in
+worker threads. A backend never sees a language model, an embedder or a workflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnemotrace.records import MemoryRecord
+
+from .selection import Selection
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector:
+    """A lexical vector: token ids and their weights, of equal length, ids ascending and unique."""
+
+    indices: tuple[int, ...] = ()
+    values: tuple[float, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.indices)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a store says of itself, so that it is never read with the wrong embedder.
+
+    Attributes:
+        schema_version: of the point schema.
+        embedder: the embedder's fingerprint: ``provider``, ``model``, ``dimension`` and a
+            ``canary`` (the vector of a fixed text) plus ``calibration``; plain JSON.
+        lexical: name and version of the lexical tokenizer.
+        generation: number of the collection in use; a reindex makes the next one.
+        reindex: an unfinished reindex (``{"generation": n, "embedder": {...}}``), else None.
+    """
+
+    schema_version: int
+    embedder: Mapping[str, Any]
+    lexical: str
+    generation: int = 1
+    reindex: Mapping[str, Any] | None = None
+
+    @property
+    def dimension(self) -> int:
+        """Length of every dense vector in the store."""
+        return int(self.embedder["dimension"])
+
+
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """A record version to be written, with its vectors.
+
+    `dense` may be of any length but zero; the store normalises it. It is None only for a change
+    that keeps the text: the store then takes both vectors from the version it replaces.
+    """
+
+    record: MemoryRecord
+    text_hash: str
+    dense: Vector | None = None
+    lexical: SparseVector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """A living version that stops being current."""
+
+    record_id: str
+    version: int
+    valid_to: datetime
+    reason: str = "superseded"
+    superseded_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBatch:
+    """Changes that become visible together, or not at all.
+
+    Attributes:
+        versions: new versions; writing the same (id, version) again changes nothing else.
+        retire: versions that stop being current.
+        expect: for each record id, the version that must still be current (0: no such record
+            may exist). When one does not hold, nothing is written and `commit` returns False.
+    """
+
+    versions: Sequence[NewVersion] = ()
+    retire: Sequence[Retirement] = ()
+    expect: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """How candidates are scored; see `mnemotrace.scoring`."""
+
+    semantic_weight: float
+    recency_weight: float
+    importance_weight: float
+    half_life_days: float
+    lexical_weight: float
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One record found by a search, with its raw signals."""
+
+    record: MemoryRecord
+    cosine: float
+    lexical: float
+    """Raw lexical score over the best visible one, 0..1."""
+    semantic: float
+    recency: float
+    score: float
+
+
+@dataclass(slots=True)
+class SearchResult:
+    """The exact top-k of one search: equal to scoring every visible record.
+
+    Attributes:
+        candidates: best first; ties by newest, then by id.
+        best_cosine: the highest cosine over all visible records; None when there are none.
+        best_lexical: the highest raw lexical score over all visible records, 0.0 when none.
+        facts: what ran, for the trace: plan (``selective`` or ``broad``), rounds, candidates seen.
+        unreadable: ids of stored rows that could not be read; reported, never raised.
+    """
+
+    candidates: list[Candidate] = field(default_factory=list)
+    best_cosine: float | None = None
+    best_lexical: float = 0.0
+    facts: dict[str, Any] = field(default_factory=dict)
+    unreadable: list[str] = field(default_factory=list)
+
+
+class Order(StrEnum):
+    """Orders a listing can have."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
+class Facet(StrEnum):
+    """Fields whose values a store can count."""
+
+    SCOPES = "scopes"
+    """Subtree counts: a record at /a/b counts once for /a and once for /a/b."""
+    CATEGORIES = "categories"
+    SOURCES = "sources"
+    RECORD_IDS = "record_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a store can do beyond the contract."""
+
+    name: str
+    embedded: bool
+    persistent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Batched access statistics of one record."""
+
+    record_id: str
+    count: int
+    last_accessed: datetime
+
+
+@runtime_checkable
+class StorageBackend(Protocol):
+    """Where records live. Implement this to bring your own store.
+
+    Before `initialise` has been called the store is empty: reads find nothing. Every method raises
+    `mnemotrace.errors.StoreError` (or a subclass) when the engine fails.
+    """
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store can do."""
+        ...
+
+    @property
+    def sidecar(self) -> Path | None:
+        """A folder beside the data for the outbox; None when the store has no place on disk."""
+        ...
+
+    def manifest(self) -> Manifest | None:
+        """Return the manifest, None for a store not yet written."""
+        ...
+
+    def initialise(self, manifest: Manifest) -> Manifest:
+        """Create the store for this embedder, unless it exists; return the manifest in force."""
+        ...
+
+    def commit(self, batch: WriteBatch) -> bool:
+        """Write a batch, atomically for readers and across a crash.
+
+        Returns:
+            False when `batch.expect` did not hold; then nothing was written.
+        """
+        ...
+
+    def sequence(self) -> int:
+        """Return a number that grows with every change through this process."""
+        ...
+
+    def search(
+        self,
+        selection: Selection,
+        dense: Vector,
+        lexical: SparseVector,
+        ranking: Ranking,
+        limit: int,
+    ) -> SearchResult:
+        """Return the exact top `limit` visible records under `ranking`."""
+        ...
+
+    def nearest(
+        self, selection: Selection, dense: Vector, limit: int, min_cosine: float
+    ) -> list[tuple[MemoryRecord, float]]:
+        """Return visible records by cosine alone, highest first, none below `min_cosine`."""
+        ...
+
+    def get(self, selection: Selection, record_ids: Sequence[str]) -> list[MemoryRecord]:
+        """Return the visible versions of these records (one each unless `history`), any order."""
+        ...
+
+    def vectors(self, selection: Selection, record_ids: Sequence[str]) -> dict[str, Vector]:
+        """Return the dense vector of each visible record; missing ids are left out."""
+        ...
+
+    def list_records(
+        self, selection: Selection, limit: int, offset: int = 0, order: Order = Order.NEWEST
+    ) -> list[MemoryRecord]:
+        """Return visible records by ``created_at``, ties by id; unreadable rows are left out."""
+        ...
+
+    def count(self, selection: Selection) -> int:
+        """Return the exact number of visible versions."""
+        ...
+
+    def facet(self, selection: Selection, facet: Facet) -> dict[str, int]:
+        """Return the exact count of each value over the visible records."""
+        ...
+
+    def erase(self, selection: Selection) -> tuple[list[str], int]:
+        """Erase the selected records with all their versions.
+
+        Returns:
+            The ids of the records erased and the number of stored versions that went.
+        """
+        ...
+
+    def drop(self) -> None:
+        """Erase everything, manifest included; the store is as new."""
+        ...
+
+    def record_access(self, accesses: Sequence[Access]) -> None:
+        """Add batched access statistics to current versions; ids not found are ignored."""
+        ...
+
+    def begin_reindex(self, embedder: Mapping[str, Any]) -> StorageBackend:
+        """Return the next generation of this store, to be filled for another embedder.
+
+        A generation begun earlier for the same embedder is returned as it was left; one begun
+        for a different embedder is discarded.
+        """
+        ...
+
+    def finish_reindex(self) -> None:
+        """Put the next generation in force, at once, and erase the old one."""
+        ...
+
+    def dump(self, limit: int, cursor: str | None = None) -> tuple[list[MemoryRecord], str | None]:
+        """Return every stored version, page by page; the cursor is None after the last page."""
+        ...
+
+    def flush(self) -> None:
+        """Make everything committed safe against power loss."""
+        ...
+
+    def compact(self) -> None:
+        """Reclaim space and build search indexes; may take long, only on explicit request."""
+        ...
+
+    def close(self) -> None:
+        """Release the store; safe to call twice."""
+        ...
