@@ -10,6 +10,7 @@ MnemotraceError
 ├── RecordNotFoundError         no visible record has this id (also KeyError)
 ├── MemoryClosedError           the memory was used after close()
 ├── RuntimeMisuseError          a sync call from inside mnemotrace's own loop thread
+├── FlowError                   a step of a flow broke the flow's own rules: a defect in the flow
 ├── EmbedderError               the embedder failed or returned vectors that cannot be used
 │   └── EmbedderMismatchError   the store was written by another embedder
 ├── LLMError                    the language model failed, or answered something unusable
@@ -65,6 +66,10 @@ class MemoryClosedError(MnemotraceError, RuntimeError):
 
 class RuntimeMisuseError(MnemotraceError, RuntimeError):
     """A blocking call was made from mnemotrace's own loop thread, which would never return."""
+
+
+class FlowError(MnemotraceError, RuntimeError):
+    """A step returned an event it does not declare, or one that no step accepts."""
 
 
 class EmbedderError(MnemotraceError):
