@@ -97,8 +97,8 @@ class Span:
             "status": self.status,
             "error": self.error,
             "attempt": self.attempt,
-            "attrs": plain(self.attrs),
-            "content": None if self.content is None else plain(self.content),
+            "attrs": plain(dict(self.attrs)),  # a copy: another thread may be adding to it
+            "content": None if self.content is None else plain(dict(self.content)),
         }
 
 
@@ -235,6 +235,10 @@ class Trace:
             trace.trace_id = str(data["trace_id"])
             trace.started_ns = int(data["started_ns"])
             trace.dropped = int(data["dropped"])
+            trace.spans.sort(key=lambda item: item.id)
+            for before, item in itertools.pairwise([root, *trace.spans]):
+                if item.parent is None or not 0 <= item.parent < item.id or item.id == before.id:
+                    raise ValueError(f"span {item.id} has parent {item.parent}")
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(
                 f"The trace data is damaged ({type(error).__name__}: {error}). "
@@ -473,22 +477,29 @@ def describe_error(error: BaseException) -> str:
 
     A pydantic validation error is told without the values it refused: they are content.
     """
-    name = type(error).__name__
-    if type(error).__module__.startswith("pydantic_core") and hasattr(error, "errors"):
-        problems = error.errors(include_url=False, include_context=False, include_input=False)
-        message = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc']) or 'value'}: {problem['type']}"
-            for problem in problems
-        )
-    else:
-        message = str(error)
-    text = f"{name}: {message}" if message else name
+    try:
+        message = _message(error)
+    except Exception:  # noqa: BLE001  an exception that cannot be printed must not hide itself
+        message = "(its message could not be read)"
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     return text if len(text) <= MAX_ERROR_LENGTH else text[: MAX_ERROR_LENGTH - 3] + "..."
+
+
+def _message(error: BaseException) -> str:
+    if not (type(error).__module__.startswith("pydantic_core") and hasattr(error, "errors")):
+        return str(error)
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(
+        f"{'.'.join(str(part) for part in problem['loc']) or 'value'}: {problem['type']}"
+        for problem in problems
+    )
 
 
 def _record_error(target: Span, error: BaseException) -> None:
     # asyncio.CancelledError by name: importing asyncio here would double this module's import time.
-    if type(error).__name__ == "CancelledError" or isinstance(error, KeyboardInterrupt):
+    if type(error).__name__ == "CancelledError" or isinstance(
+        error, (KeyboardInterrupt, GeneratorExit)
+    ):
         target.status = "cancelled"
     else:
         target.status = "error"
