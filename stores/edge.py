@@ -1,0 +1,315 @@
+"""The embedded engine: qdrant-edge in a folder, owned by one process.
+
+qdrant-edge is beta; everything that knows it is in this module and in `edge_requests`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import qdrant_edge as edge
+from qdrant_client import models
+
+from mnemotrace.errors import StoreCorruptError, StoreError
+
+from . import folder as disk
+from .backend import Capabilities, SparseVector
+from .edge_requests import FilterCache, point
+from .engine import (
+    DATETIME_INDEXES,
+    DENSE,
+    EVERYTHING,
+    FLOAT_INDEXES,
+    KEYWORD_INDEXES,
+    LEXICAL,
+    TENANT_INDEX,
+    Fields,
+    Hit,
+    PointId,
+    Row,
+    Where,
+)
+
+_EXACT = edge.SearchParams(exact=True)
+_MANY_VALUES = 1_000_000
+
+
+class EdgeCollection:
+    """One shard of the embedded engine."""
+
+    def __init__(self, path: Path, shard: edge.EdgeShard) -> None:
+        self._path = path
+        self._shard = shard
+        self._filters = FilterCache()
+
+    @classmethod
+    def create(cls, path: Path, dimension: int) -> EdgeCollection:
+        """Make a new shard; the folder must not exist."""
+        config = edge.EdgeConfig(
+            vectors={DENSE: edge.EdgeVectorParams(dimension, edge.Distance.Cosine)},
+            sparse_vectors={LEXICAL: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)},
+        )
+        disk.make_folder(path)
+        with _engine_errors(path):
+            shard = edge.EdgeShard.create(str(path), config)
+            kinds = edge.PayloadSchemaType
+            for names, kind in (
+                ((*KEYWORD_INDEXES, TENANT_INDEX), kinds.Keyword),
+                (DATETIME_INDEXES, kinds.Datetime),
+                (FLOAT_INDEXES, kinds.Float),
+            ):
+                for name in names:
+                    shard.update(edge.UpdateOperation.create_field_index(name, kind))
+            shard.flush()
+        return cls(path, shard)
+
+    @classmethod
+    def load(cls, path: Path) -> EdgeCollection:
+        """Open an existing shard.
+
+        Raises:
+            StoreCorruptError: when its files are missing or damaged.
+        """
+        if not path.is_dir():
+            raise StoreCorruptError(f"The store's folder {path} is missing. Nothing was changed.")
+        try:
+            return cls(path, edge.EdgeShard.load(str(path)))
+        except Exception as error:
+            raise StoreCorruptError(
+                f"The store's files in {path} cannot be opened ({error}). Nothing was changed. "
+                "Restore the folder from a backup, or move it away to start anew."
+            ) from error
+
+    def upsert(self, points: Sequence[models.PointStruct]) -> None:
+        """See `Collection.upsert`; one entry of the write-ahead log."""
+        self._update(edge.UpdateOperation.upsert_points([point(item) for item in points]))
+
+    def delete(self, ids: Sequence[PointId]) -> None:
+        """See `Collection.delete`."""
+        self._update(edge.UpdateOperation.delete_points(list(ids)))
+
+    def set_payload(self, ids: Sequence[PointId], payload: Mapping[str, Any]) -> None:
+        """See `Collection.set_payload`."""
+        self._update(edge.UpdateOperation.set_payload(list(ids), dict(payload)))
+
+    def _update(self, operation: edge.UpdateOperation) -> None:
+        with _engine_errors(self._path):
+            self._shard.update(operation)
+
+    def query(
+        self,
+        vector: Sequence[float] | SparseVector,
+        limit: int,
+        where: Where = EVERYTHING,
+        *,
+        threshold: float | None = None,
+        fields: Fields = True,
+    ) -> list[Hit]:
+        """See `Collection.query`."""
+        nearest: Any
+        if isinstance(vector, SparseVector):
+            sparse = edge.SparseVector(vector.indices, vector.values)  # type: ignore[arg-type]
+            nearest, params = edge.Query.Nearest(sparse, using=LEXICAL), None
+        else:
+            nearest, params = edge.Query.Nearest(vector, using=DENSE), _EXACT  # type: ignore[arg-type]
+        request = edge.QueryRequest(
+            limit=limit,
+            query=nearest,
+            params=params,
+            filter=self._filters.translate(where),
+            score_threshold=threshold,
+            with_payload=_fields(fields),
+        )
+        with _engine_errors(self._path):
+            found = self._shard.query(request)
+        if fields is False:
+            return [Hit(hit.id, hit.score, {}) for hit in found]
+        return [Hit(hit.id, hit.score, hit.payload or {}) for hit in found]
+
+    def ordered(
+        self,
+        key: str,
+        limit: int,
+        where: Where = EVERYTHING,
+        *,
+        descending: bool = True,
+        fields: Fields = True,
+    ) -> list[Row]:
+        """See `Collection.ordered`."""
+        direction = edge.Direction.Desc if descending else edge.Direction.Asc
+        request = edge.ScrollRequest(
+            limit=limit,
+            filter=self._filters.translate(where),
+            with_payload=_fields(fields),
+            order_by=edge.OrderBy(key, direction=direction),
+        )
+        with _engine_errors(self._path):
+            rows, _ = self._shard.scroll(request)
+        return [Row(row.id, row.payload or {}) for row in rows]
+
+    def scroll(
+        self,
+        limit: int,
+        where: Where = EVERYTHING,
+        *,
+        offset: PointId | None = None,
+        fields: Fields = True,
+        vectors: bool = False,
+    ) -> tuple[list[Row], PointId | None]:
+        """See `Collection.scroll`."""
+        request = edge.ScrollRequest(
+            offset=offset,
+            limit=limit,
+            filter=self._filters.translate(where),
+            with_payload=_fields(fields),
+            with_vector=vectors,
+        )
+        with _engine_errors(self._path):
+            rows, following = self._shard.scroll(request)
+        return [_row(row, vectors) for row in rows], following
+
+    def retrieve(
+        self, ids: Sequence[PointId], *, fields: Fields = True, vectors: bool = False
+    ) -> list[Row]:
+        """See `Collection.retrieve`."""
+        with _engine_errors(self._path):
+            rows = self._shard.retrieve(list(ids), _fields(fields), vectors)
+        return [_row(row, vectors) for row in rows]
+
+    def count(self, where: Where = EVERYTHING, *, exact: bool = True) -> int:
+        """See `Collection.count`."""
+        request = edge.CountRequest(exact=exact, filter=self._filters.translate(where))
+        with _engine_errors(self._path):
+            return self._shard.count(request)
+
+    def facet(self, key: str, where: Where = EVERYTHING) -> dict[str, int]:
+        """See `Collection.facet`."""
+        request = edge.FacetRequest(
+            key, limit=_MANY_VALUES, exact=True, filter=self._filters.translate(where)
+        )
+        with _engine_errors(self._path):
+            return {str(hit.value): hit.count for hit in self._shard.facet(request).hits}
+
+    def flush(self) -> None:
+        """See `Collection.flush`."""
+        with _engine_errors(self._path):
+            self._shard.flush()
+
+    def compact(self) -> None:
+        """See `Collection.compact`."""
+        with _engine_errors(self._path):
+            self._shard.optimize()
+
+    def close(self) -> None:
+        """Flush and release the shard."""
+        self.flush()
+        self._shard.close()
+
+
+class EdgeEngine:
+    """A folder of shards with one manifest file.
+
+    Nothing is written before `claim`: opening an empty or missing folder leaves it as it is. An
+    existing store is claimed when it is opened.
+    """
+
+    capabilities = Capabilities(name="embedded", embedded=True, persistent=True)
+    exclusive = True
+
+    def __init__(self, folder: Path) -> None:
+        disk.check_layout(folder)
+        self._folder = folder
+        self._lock = disk.FolderLock(folder)
+        self._collections: dict[int, EdgeCollection] = {}
+        if disk.read_manifest(folder) is not None:
+            self.claim()
+
+    @property
+    def sidecar(self) -> Path:
+        """The folder for accepted saves that are not yet encoded; not made here."""
+        return self._folder / disk.OUTBOX
+
+    def claim(self) -> None:
+        """See `Engine.claim`."""
+        if self._lock.held:
+            return
+        disk.make_folder(self._folder)
+        self._lock.acquire()
+        try:
+            disk.check_layout(self._folder)
+        except StoreError:
+            self._lock.release()
+            raise
+
+    def read_manifest(self) -> dict[str, Any] | None:
+        """See `Engine.read_manifest`."""
+        return disk.read_manifest(self._folder)
+
+    def write_manifest(self, manifest: Mapping[str, Any] | None) -> None:
+        """See `Engine.write_manifest`."""
+        self.claim()
+        disk.write_manifest(self._folder, manifest)
+
+    def create(self, generation: int, dimension: int) -> EdgeCollection:
+        """See `Engine.create`."""
+        self.claim()
+        self.discard(generation)
+        path = disk.generation_folder(self._folder, generation)
+        self._collections[generation] = EdgeCollection.create(path, dimension)
+        return self._collections[generation]
+
+    def open(self, generation: int) -> EdgeCollection:
+        """See `Engine.open`."""
+        self.claim()
+        if generation not in self._collections:
+            path = disk.generation_folder(self._folder, generation)
+            self._collections[generation] = EdgeCollection.load(path)
+        return self._collections[generation]
+
+    def discard(self, generation: int) -> None:
+        """See `Engine.discard`."""
+        collection = self._collections.pop(generation, None)
+        if collection is not None:
+            collection.close()
+        disk.remove_tree(disk.generation_folder(self._folder, generation))
+
+    def generations(self) -> list[int]:
+        """See `Engine.generations`."""
+        return disk.list_generations(self._folder)
+
+    def close(self) -> None:
+        """See `Engine.close`."""
+        try:
+            for generation in list(self._collections):
+                self._collections.pop(generation).close()
+        finally:
+            self._lock.release()
+
+
+@contextlib.contextmanager
+def _engine_errors(path: Path) -> Iterator[None]:
+    """Name the folder in whatever the engine raises."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        raise StoreError(f"The embedded engine in {path} failed: {error}") from error
+
+
+def _fields(fields: Fields) -> bool | list[str]:
+    return fields if isinstance(fields, bool) else list(fields)
+
+
+def _row(row: Any, vectors: bool) -> Row:
+    if not vectors:
+        return Row(row.id, row.payload or {})
+    found = row.vector or {}
+    lexical = found.get(LEXICAL)
+    sparse = None
+    if lexical is not None:
+        sparse = SparseVector(tuple(lexical.indices), tuple(lexical.values))
+    return Row(row.id, row.payload or {}, found.get(DENSE), sparse)

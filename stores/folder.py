@@ -1,0 +1,261 @@
+"""The folder of an embedded store: its lock, its manifest file and its layout.
+
+```
+<folder>/mnemotrace.lock   who owns the folder (the process id is inside)
+<folder>/manifest.json     what the store is; replaced at once, never edited
+<folder>/generations/<n>/  the engine's files, one folder per embedder generation
+<folder>/outbox/           accepted saves that are not yet encoded
+```
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import sys
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mnemotrace.errors import StoreCorruptError, StoreLockedError, StoreNotWritableError
+
+LOCK_NAME = "mnemotrace.lock"
+MANIFEST_NAME = "manifest.json"
+GENERATIONS = "generations"
+OUTBOX = "outbox"
+_OURS = frozenset({LOCK_NAME, MANIFEST_NAME, MANIFEST_NAME + ".tmp", GENERATIONS, OUTBOX})
+_NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
+
+
+class FolderLock:
+    """The right to write in a folder, held by one process at a time.
+
+    It is taken before the engine sees the folder, because an engine that is refused a folder
+    another process holds damages that process's files. The operating system frees it when the
+    owner ends, however it ends.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK_NAME
+        self._file: int | None = None
+        _locks.add(self)
+
+    @property
+    def held(self) -> bool:
+        """Whether this process holds the lock."""
+        return self._file is not None
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            StoreLockedError: when another process has it; names that process.
+            StoreNotWritableError: when the folder is read-only.
+        """
+        if self._file is not None:
+            return
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise not_writable(self._path.parent, error) from error
+        try:
+            _lock_file(file)
+        except OSError as error:
+            owner = _read_owner(file)
+            os.close(file)
+            raise StoreLockedError(
+                f"The memory folder {self._path.parent} is in use by process {owner}. Close the "
+                "memory there first, or give this one another storage= folder; to share one "
+                "memory between processes, run a Qdrant server and pass its URL as storage=."
+            ) from error
+        try:
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            os.close(file)
+            raise not_writable(self._path.parent, error) from error
+        self._file = file
+
+    def release(self) -> None:
+        """Give the lock back; nothing happens when it is not held."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the inherited descriptor; the parent keeps the lock."""
+        self.release()
+
+
+_locks: weakref.WeakSet[FolderLock] = weakref.WeakSet()
+
+
+def _abandon_all() -> None:
+    for lock in list(_locks):
+        lock.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock_file(file: int) -> None:
+        os.lseek(file, 1024, os.SEEK_SET)  # beyond the process id, which others must read
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock_file(file: int) -> None:
+        # flock, not POSIX record locks: those are lost when any descriptor of the file closes.
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _read_owner(file: int) -> str:
+    with contextlib.suppress(OSError):
+        os.lseek(file, 0, os.SEEK_SET)
+        text = os.read(file, 32).decode("ascii", "replace").strip()
+        if text.isdigit():
+            return text
+    return "(unknown id)"
+
+
+def not_writable(folder: Path, error: OSError) -> StoreNotWritableError:
+    """Return the error for a folder that cannot be written."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    reason = "its disk is full" if full else f"it cannot be written ({error.strerror or error})"
+    remedy = "Free some space" if full else "Check its permissions"
+    return StoreNotWritableError(
+        f"Nothing was stored in the memory folder {folder}: {reason}. {remedy}, or pass another "
+        "folder as storage=."
+    )
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder and those above it.
+
+    Raises:
+        StoreNotWritableError: when that is not possible.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise StoreCorruptError(f"{folder} is a file; storage= wants a folder.") from error
+    except OSError as error:
+        raise not_writable(folder, error) from error
+
+
+def check_layout(folder: Path) -> None:
+    """Refuse a folder that is in use for something else; nothing is changed.
+
+    Raises:
+        StoreCorruptError: when the folder holds foreign files, or a store without its manifest.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise StoreCorruptError(f"{folder} is a file; storage= wants a folder.")
+    try:
+        names = {entry.name for entry in folder.iterdir()}
+    except OSError as error:
+        raise not_writable(folder, error) from error
+    if MANIFEST_NAME in names:
+        return
+    foreign = sorted(names - _OURS)
+    if foreign:
+        raise StoreCorruptError(
+            f"The folder {folder} is not a mnemotrace store: it has no {MANIFEST_NAME}, but holds "
+            f"{foreign[0]!r}. Nothing was changed. Pass an empty or new folder as storage=."
+        )
+    if GENERATIONS in names:
+        raise StoreCorruptError(
+            f"The store in {folder} has lost its {MANIFEST_NAME}. Nothing was changed. Put the "
+            "file back from a backup, or move the folder away to start anew."
+        )
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest file's content; None when there is none.
+
+    Raises:
+        StoreCorruptError: when it is not readable JSON.
+    """
+    path = folder / MANIFEST_NAME
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise StoreCorruptError(
+            f"The manifest {path} cannot be read ({error}). Nothing was changed. Put the file "
+            "back from a backup, or move the folder away to start anew."
+        ) from error
+    if not isinstance(data, dict):
+        raise StoreCorruptError(f"The manifest {path} is not a JSON object. Nothing was changed.")
+    return data
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any] | None) -> None:
+    """Replace the manifest file: after a crash it is the old one or the new one, whole.
+
+    Raises:
+        StoreNotWritableError: when the disk is full or the folder read-only.
+    """
+    path = folder / MANIFEST_NAME
+    try:
+        if manifest is None:
+            path.unlink(missing_ok=True)
+        else:
+            temporary = path.with_name(MANIFEST_NAME + ".tmp")
+            with open(temporary, "w", encoding="utf-8") as file:
+                json.dump(manifest, file, ensure_ascii=False, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        _sync_folder(folder)
+    except OSError as error:
+        raise not_writable(folder, error) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def generation_folder(folder: Path, generation: int) -> Path:
+    """Return the folder of one generation's engine files."""
+    return folder / GENERATIONS / str(generation)
+
+
+def list_generations(folder: Path) -> list[int]:
+    """Return the numbers of the generations that have a folder."""
+    base = folder / GENERATIONS
+    if not base.is_dir():
+        return []
+    return sorted(int(entry.name) for entry in base.iterdir() if entry.name.isdigit())
+
+
+def remove_tree(folder: Path) -> None:
+    """Delete a folder and what is in it.
+
+    Raises:
+        StoreNotWritableError: when that is not possible.
+    """
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise not_writable(folder, error) from error

@@ -1,0 +1,281 @@
+"""Records to points and back: the payload of design section 4, and its exact inverse.
+
+A field that is None or empty is left out of the payload; privacy and retirement are keyword
+fields that exist only on the rows concerned (``hidden_by``, ``retired``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from qdrant_client import models
+
+from mnemotrace import scopes
+from mnemotrace.errors import RecordError
+from mnemotrace.records import MemoryRecord, as_utc
+
+from .backend import SparseVector, Vector
+from .engine import DENSE, LEXICAL
+
+_NAMESPACE = uuid.UUID("5d1f3c52-0f0b-4c8e-9d0a-6d7a7f2b8a41")
+_ANONYMOUS = "anonymous"
+_LARGEST_INT = 2**63 - 1
+_LONGEST_TERM = 96
+_MAX_METADATA_DEPTH = 32
+
+_TIMES = ("created_at", "last_accessed", "updated_at", "valid_from", "valid_to", "expires_at")
+_PLAIN = (
+    "content",
+    "scope",
+    "importance",
+    "access_count",
+    "usefulness",
+    "version",
+    "retired",
+    "superseded_by",
+    "analysis",
+    "session",
+    "position",
+)
+_LISTS = ("categories", "supersedes")
+
+
+def point_id(record_id: str, version: int) -> str:
+    """Return the point id of one version: a UUID, the same for the same version always."""
+    return str(uuid.uuid5(_NAMESPACE, f"{version}\x1f{record_id}"))
+
+
+def hidden_by(source: str | None) -> str:
+    """Return the mark of a private row of this source; no source can equal the reserved one."""
+    return _ANONYMOUS if source is None else f"source:{source}"
+
+
+def to_payload(record: MemoryRecord, text_hash: str) -> dict[str, Any]:
+    """Return the payload of one version.
+
+    Raises:
+        RecordError: for metadata or text that cannot be stored exactly.
+    """
+    _check_text(record.content, "The content")
+    payload: dict[str, Any] = {"record_id": record.id, "text_hash": text_hash}
+    for name in _PLAIN:
+        value = getattr(record, name)
+        if value is not None:
+            payload[name] = value
+    for name in _LISTS:
+        value = getattr(record, name)
+        if value:
+            payload[name] = list(value)
+    for name in _TIMES:
+        moment = getattr(record, name)
+        if moment is not None:
+            payload[name] = moment.isoformat()
+    payload.setdefault("valid_from", (record.updated_at or record.created_at).isoformat())
+    sources = list(dict.fromkeys([*([record.source] if record.source else []), *record.sources]))
+    if sources:
+        payload["sources"] = sources
+    if record.source is not None:
+        payload["source"] = record.source
+    if record.private:
+        payload["hidden_by"] = hidden_by(record.source)
+    if record.pinned:
+        payload["pinned"] = "pinned"
+    path = scopes.ancestors(record.scope)
+    if path:
+        payload["scopes"] = list(path)
+        payload["tenant"] = path[min(1, len(path) - 1)]
+    if record.metadata:
+        validate_metadata(record.metadata)
+        types: dict[str, Any] = {}
+        payload["metadata"] = _to_json(record.metadata, "", types)
+        if types:
+            payload["metadata_types"] = types
+        terms = list(dict.fromkeys(_terms(record.metadata)))
+        if terms:
+            payload["metadata_terms"] = terms
+    return payload
+
+
+def from_payload(payload: Mapping[str, Any]) -> MemoryRecord:
+    """Return the record a payload holds.
+
+    Raises:
+        ValueError, KeyError, TypeError: when the row is not one this module wrote.
+    """
+    fields: dict[str, Any] = {"id": payload["record_id"]}
+    for name in _PLAIN:
+        if name in payload:
+            fields[name] = payload[name]
+    for name in _LISTS:
+        fields[name] = list(payload.get(name, ()))
+    for name in _TIMES:
+        if name in payload:
+            fields[name] = datetime.fromisoformat(payload[name])
+    fields["sources"] = list(payload.get("sources", ()))
+    fields["source"] = payload.get("source")
+    fields["private"] = "hidden_by" in payload
+    fields["pinned"] = "pinned" in payload
+    metadata = payload.get("metadata", {})
+    types = payload.get("metadata_types")
+    fields["metadata"] = _from_json(metadata, "", types) if types else metadata
+    return MemoryRecord(**fields)
+
+
+def to_point(
+    payload: dict[str, Any],
+    dense: Vector | Sequence[float],
+    lexical: SparseVector | None,
+) -> models.PointStruct:
+    """Return the point of one version, from its payload and its vectors."""
+    vectors: dict[str, Any] = {
+        DENSE: dense if isinstance(dense, list) else [float(x) for x in dense]
+    }
+    if lexical:
+        vectors[LEXICAL] = models.SparseVector(
+            indices=list(lexical.indices), values=list(lexical.values)
+        )
+    return models.PointStruct.model_construct(
+        id=point_id(payload["record_id"], payload["version"]), vector=vectors, payload=payload
+    )
+
+
+def validate_metadata(metadata: Mapping[str, Any]) -> None:
+    """Refuse metadata that would not come back as it went in.
+
+    Allowed are strings, integers of 64 bits, finite floats, booleans, None, datetimes, dates, and
+    lists and string-keyed mappings of these. Tuples are accepted and come back as lists.
+
+    Raises:
+        RecordError: naming the key and the value.
+    """
+    if not isinstance(metadata, Mapping):
+        raise RecordError(f"Metadata must be a mapping, not {type(metadata).__name__}.")
+    _check_value(metadata, "metadata", 0)
+
+
+def metadata_term(key: str, value: Any) -> str:
+    """Return the keyword under which ``key == value`` is indexed.
+
+    Numbers are equal as numbers (1 and 1.0), times as instants, and True is not 1.
+    """
+    if value is None:
+        text = "-"
+    elif isinstance(value, bool):
+        text = "b:1" if value else "b:0"
+    elif isinstance(value, int):
+        text = f"n:{value}"
+    elif isinstance(value, float):
+        text = f"n:{int(value)}" if value.is_integer() else f"n:{value!r}"
+    elif isinstance(value, (datetime, date)):
+        text = f"t:{_instant(value).isoformat()}"
+    else:
+        text = f"s:{value}"
+    term = f"{key}\x1f{text}"
+    if len(term) > _LONGEST_TERM:
+        return "h:" + hashlib.sha256(term.encode()).hexdigest()
+    return term
+
+
+def _terms(metadata: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in metadata.items():
+        items = value if isinstance(value, (list, tuple)) else (value,)
+        for item in items:
+            if not isinstance(item, (list, tuple, Mapping)):
+                yield metadata_term(key, item)
+
+
+def _check_value(value: Any, where: str, depth: int) -> None:
+    if depth > _MAX_METADATA_DEPTH:
+        raise RecordError(f"{where} is nested more than {_MAX_METADATA_DEPTH} levels deep.")
+    if value is None or isinstance(value, (bool, datetime, date)):
+        return
+    if isinstance(value, str):
+        _check_text(value, where)
+    elif isinstance(value, int):
+        if not -_LARGEST_INT - 1 <= value <= _LARGEST_INT:
+            raise RecordError(f"{where} is {value}, past 64 bits. Store it as a string.")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise RecordError(f"{where} is {value}. Use a finite number or None.")
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise RecordError(f"{where} has the key {key!r}. Keys must be strings.")
+            _check_text(key, f"A key of {where}")
+            _check_value(item, f"{where}[{key!r}]", depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _check_value(item, f"{where}[{index}]", depth + 1)
+    else:
+        raise RecordError(
+            f"{where} is a {type(value).__name__}, which cannot be stored. Use text, numbers, "
+            "booleans, None, dates, times, lists or mappings of these."
+        )
+
+
+def _check_text(text: str, where: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RecordError(f"{where} is not valid Unicode text: {error}.") from error
+
+
+def _to_json(value: Any, path: str, types: dict[str, Any]) -> Any:
+    """Return plain JSON; `types` learns, by JSON pointer, what the text of a time stands for."""
+    if isinstance(value, datetime):
+        zone = getattr(value.tzinfo, "key", None)
+        types[path] = ["datetime", zone] if zone else ["datetime"]
+        return value.isoformat()
+    if isinstance(value, date):
+        types[path] = ["date"]
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {key: _to_json(item, f"{path}/{_escape(key)}", types) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_to_json(item, f"{path}/{index}", types) for index, item in enumerate(value)]
+    if isinstance(value, str):
+        return str(value)
+    return value
+
+
+def _from_json(value: Any, path: str, types: Mapping[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _from_json(item, f"{path}/{_escape(key)}", types) for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_from_json(item, f"{path}/{index}", types) for index, item in enumerate(value)]
+    kind = types.get(path)
+    if kind is None:
+        return value
+    if kind[0] == "date":
+        return date.fromisoformat(value)
+    moment = datetime.fromisoformat(value)
+    return moment.astimezone(ZoneInfo(kind[1])) if len(kind) > 1 else moment
+
+
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _instant(value: date) -> datetime:
+    if isinstance(value, datetime):
+        return as_utc(value)
+    return datetime(value.year, value.month, value.day, tzinfo=UTC)
+
+
+def sort_key(record: MemoryRecord) -> tuple[float, str]:
+    """Return the key of the order newest first, ties by id."""
+    return -record.created_at.timestamp(), record.id
+
+
+def stable_json(value: Any) -> str:
+    """Return canonical JSON text."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
