@@ -162,7 +162,8 @@ class TracedWorkflow(Workflow):
         # a run; a test asserts that the engine still calls it.
         version = type(self)._step_functions_version
         cached = cast(
-            "tuple[int, dict[str, StepFunction[..., Any]]] | None", self.__dict__.get("_steps_cache")
+            "tuple[int, dict[str, StepFunction[..., Any]]] | None",
+            self.__dict__.get("_steps_cache"),
         )
         if cached is None or cached[0] != version:
             cached = self.__dict__["_steps_cache"] = (version, super()._get_steps())

@@ -54,3 +54,28 @@ def fuse(similarity: Floats | float, lexical: Floats | float, lexical_weight: fl
     return (1.0 - w) * np.asarray(similarity, dtype=np.float64) + w * np.asarray(
         lexical, dtype=np.float64
     )
+
+
+def confidence(cosine: float | None, coverage: float, low: float, high: float) -> float:
+    """Return how likely the evidence answers the query, from relevance alone.
+
+    Two signals, either of which can carry it (noisy or): where the best cosine lies between the
+    embedder's own levels for unrelated and for related texts, and which part of the query's
+    words the best match holds. Age and importance play no part.
+
+    Args:
+        cosine: the best cosine found, -1..1; None when nothing was found.
+        coverage: the share of the query's terms in the best lexical match, 0..1.
+        low: the embedder's cosine for unrelated texts.
+        high: the embedder's cosine for texts that say the same.
+
+    Returns:
+        0..1; 0.0 when nothing was found, 1.0 for an exact match.
+    """
+    if cosine is None:
+        return 0.0
+    if cosine >= 1.0 - 1e-6:
+        return 1.0
+    dense = min(max((cosine - low) / max(high - low, 1e-6), 0.0), 1.0)
+    lexical = 0.6 * min(max(coverage, 0.0), 1.0) ** 2
+    return 1.0 - (1.0 - dense) * (1.0 - lexical)

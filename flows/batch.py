@@ -1,0 +1,336 @@
+"""One batch of texts on its way into the store: its items, its twins, and the changes it makes.
+
+Everything here is plain computation over records; the encoding flow does the asking and writing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from mnemotrace import facts, scopes
+from mnemotrace.embedders.lexical import encode_document, text_hash
+from mnemotrace.records import ANALYSIS_PENDING, MemoryRecord
+from mnemotrace.stores.backend import (
+    NewVersion,
+    Retirement,
+    SparseVector,
+    Vector,
+    WriteBatch,
+)
+from mnemotrace.stores.selection import Selection
+
+from .answers import ConsolidationPlan, SaveAnalysis
+from .requests import SaveRequest
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """One text on its way into the store."""
+
+    request: SaveRequest
+    hash: str
+    dense: Vector | None = None
+    lexical: SparseVector | None = None
+    twin: Item | None = None
+    """The earlier item of this batch that says the same."""
+    existing: MemoryRecord | None = None
+    """The stored record with exactly this text."""
+    similar: list[MemoryRecord] = field(default_factory=list)
+    judged: frozenset[tuple[str, int]] = frozenset()
+    """The (id, version) of the similar records the plan was made for."""
+    analysis: SaveAnalysis | None = None
+    analysis_failed: bool = False
+    plan: ConsolidationPlan | None = None
+    adopted: MemoryRecord | None = None
+    """What this very save became before a crash."""
+    outcome: MemoryRecord | None = None
+
+    @property
+    def visible(self) -> Selection:
+        """The records this save may merge with: same privacy, within the writer's reach."""
+        request = self.request
+        return Selection(
+            roots=request.reach,
+            viewer=request.source,
+            private_only=request.private,
+            public_only=not request.private,
+        )
+
+    @property
+    def neighbourhood(self) -> Selection:
+        """`visible`, cut down to the scope when it was given."""
+        if self.request.scope is None:
+            return self.visible
+        return replace(self.visible, at_scope=self.request.scope)
+
+
+@dataclass(slots=True, eq=False)
+class EncodingRun:
+    """One batch on its way through the flow."""
+
+    items: list[Item]
+    now: datetime
+    sequence: int = -1
+    attempts: int = 0
+    failures: list[str] = field(default_factory=list)
+    """Why analysis or consolidation by a language model was given up, one line each."""
+    merged: dict[str, Vector] = field(default_factory=dict)
+    """The vectors of the texts that the model merged."""
+
+    @classmethod
+    def of(cls, requests: list[SaveRequest], now: datetime) -> EncodingRun:
+        """Return a run over these requests."""
+        return cls([Item(r, text_hash(r.content)) for r in requests], now)
+
+    def __repr__(self) -> str:
+        return f"EncodingRun({len(self.items)} items)"
+
+    @property
+    def open_items(self) -> list[Item]:
+        """Items still to be decided: neither the twin of an earlier one nor already stored."""
+        return [item for item in self.items if item.twin is None and item.adopted is None]
+
+    @property
+    def records(self) -> list[MemoryRecord]:
+        """The distinct records that came of the batch, in order."""
+        found: dict[str, MemoryRecord] = {}
+        for item in self.items:
+            record = item.twin.outcome if item.twin is not None else item.outcome
+            if record is not None:
+                found.setdefault(record.id, record)
+        return list(found.values())
+
+
+def find_twins(items: list[Item], threshold: float) -> None:
+    """Mark items that repeat an earlier item with the same place and privacy."""
+    by_hash: dict[tuple[object, ...], Item] = {}
+    groups: dict[tuple[object, ...], list[Item]] = {}
+    for item in items:
+        request = item.request
+        place = (request.scope, request.private, request.source if request.private else None)
+        twin = by_hash.setdefault((*place, item.hash), item)
+        if twin is not item and not (twin.request.explicit_id and request.explicit_id):
+            item.twin = twin
+        else:
+            groups.setdefault(place, []).append(item)
+    if threshold > 1.0:
+        return
+    for group in groups.values():
+        if len(group) < 2:
+            continue
+        matrix = np.stack([item.dense for item in group if item.dense is not None])
+        matrix = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+        for start in range(0, len(group), 1024):
+            block = matrix[start : start + 1024] @ matrix.T
+            rows, columns = np.nonzero(block >= threshold - 1e-6)
+            for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+                later, earlier = group[start + row], group[column]
+                if (
+                    column < start + row
+                    and later.twin is None
+                    and earlier.twin is None
+                    and not later.request.explicit_id
+                    and facts.may_be_duplicates(earlier.request.content, later.request.content)
+                ):
+                    later.twin = earlier
+
+
+class Draft:
+    """The changes of one batch, before they are committed; several items may touch one record."""
+
+    def __init__(self, run: EncodingRun, default_importance: float) -> None:
+        self.run = run
+        self.default_importance = default_importance
+        self.base: dict[str, MemoryRecord] = {}
+        """The stored version of every record that the batch touches."""
+        self.now: dict[str, MemoryRecord] = {}
+        """What the touched and the new records become."""
+        self.new: dict[str, Item] = {}
+        self.retired: dict[str, str] = {}
+        """Records that are replaced by another one, and by which."""
+        self.became: list[tuple[Item, str]] = []
+
+    def settle(self, item: Item) -> None:
+        """Decide what becomes of one item."""
+        if item.existing is not None:
+            self._merge(item, item.existing, item.existing.content)
+        elif item.plan is not None:
+            self._follow(item, item.plan)
+        else:
+            self._insert(item)
+
+    def _follow(self, item: Item, plan: ConsolidationPlan) -> None:
+        """Carry out a plan. Ids that were not shown are ignored.
+
+        The new text is only left out when a record that keeps its facts remains.
+        """
+        shown = {record.id: record for record in item.similar}
+        survivor: str | None = None
+        doomed: list[MemoryRecord] = []
+        text = item.request.content
+        for action in plan.actions:
+            record = shown.get(action.id)
+            if record is None or record.id in self.retired:
+                continue
+            merged = (action.content or "").strip()
+            if action.action == "delete":
+                doomed.append(record)
+            elif survivor is not None:
+                continue
+            elif action.action == "update" and merged and facts.covers(merged, text):
+                survivor = self._merge(item, record, merged)
+            elif (
+                action.action == "keep"
+                and not plan.insert_new
+                and facts.covers(record.content, text)
+            ):
+                survivor = self._merge(item, record, record.content)
+        if survivor is None or plan.insert_new:
+            survivor = self._insert(item)
+        gone = [r for r in doomed if r.id != survivor and r.id not in self.now]
+        for record in gone:
+            self.base[record.id] = record
+            self.retired[record.id] = survivor
+        if gone:
+            heir = self.now.get(survivor) or shown[survivor]
+            self._change(heir, supersedes=[*heir.supersedes, *(record.id for record in gone)])
+
+    def _merge(self, item: Item, stored: MemoryRecord, text: str) -> str:
+        """Fold a save into a stored record: its text, sources and explicit fields."""
+        old, request = self.now.get(stored.id, stored), item.request
+        sources = list(old.sources or ([old.source] if old.source else []))
+        if request.source and request.source not in sources:
+            sources.append(request.source)
+        changes: dict[str, Any] = {
+            "content": text,
+            "sources": sources,
+            "source": old.source or request.source,
+            "categories": list(dict.fromkeys([*old.categories, *(request.categories or ())])),
+            "metadata": {**old.metadata, **request.metadata},
+            "pinned": old.pinned or request.pinned,
+        }
+        if request.importance is not None:
+            changes["importance"] = max(old.importance, request.importance)
+        if old.expires_at is not None:
+            # Said again without an end, it no longer ends.
+            ends = request.expires_at
+            changes["expires_at"] = None if ends is None else max(old.expires_at, ends)
+        changes = {name: value for name, value in changes.items() if getattr(old, name) != value}
+        if changes:
+            self._change(old, **changes)
+        else:
+            self.now.setdefault(old.id, old)
+            self.base.setdefault(old.id, old)
+        self.became.append((item, old.id))
+        return old.id
+
+    def _change(self, old: MemoryRecord, **changes: Any) -> None:
+        if old.id in self.new:
+            self.now[old.id] = old.model_copy(update=changes)
+            return
+        base = self.base.setdefault(old.id, old)
+        self.now[old.id] = old.model_copy(
+            update={
+                **changes,
+                "version": base.version + 1,
+                "updated_at": self.run.now,
+                "valid_from": self.run.now,
+            }
+        )
+
+    def _insert(self, item: Item) -> str:
+        record = _new_record(item, self.run.now, self.default_importance)
+        self.new[record.id] = item
+        self.now[record.id] = record
+        self.became.append((item, record.id))
+        return record.id
+
+    def batch(self) -> WriteBatch:
+        """Return the changes as one atomic batch."""
+        versions: list[NewVersion] = []
+        retire: list[Retirement] = []
+        expect: dict[str, int] = {}
+        for record_id, record in self.now.items():
+            if record_id in self.new:
+                item = self.new[record_id]
+                expect[record_id] = 0
+                versions.append(NewVersion(record, item.hash, item.dense, item.lexical))
+                continue
+            base = self.base[record_id]
+            if record.version == base.version:
+                continue
+            expect[record_id] = base.version
+            if record.content == base.content:
+                versions.append(NewVersion(record, text_hash(record.content)))
+            else:
+                versions.append(
+                    NewVersion(
+                        record,
+                        text_hash(record.content),
+                        self.run.merged[record.content],
+                        encode_document(record.content),
+                    )
+                )
+            retire.append(
+                Retirement(record_id, base.version, self.run.now, "superseded", record_id)
+            )
+        for record_id, heir in self.retired.items():
+            version = self.base[record_id].version
+            expect[record_id] = version
+            retire.append(Retirement(record_id, version, self.run.now, "superseded", heir))
+        return WriteBatch(versions, retire, expect)
+
+    def publish(self) -> None:
+        """Tell each item which record it became."""
+        for item, record_id in self.became:
+            item.outcome = self.now[record_id]
+
+
+def _new_record(item: Item, now: datetime, default_importance: float) -> MemoryRecord:
+    """Return the record of a new text; explicit fields win over analysis, analysis over defaults."""
+    request, analysis = item.request, item.analysis
+    scope = request.scope
+    if scope is None:
+        base = request.reach[0] if request.reach else scopes.ROOT
+        scope = base if analysis is None else _placed(base, analysis.scope)
+    metadata = dict(request.metadata)
+    categories = list(request.categories or ())
+    importance = request.importance
+    if analysis is not None:
+        for key in ("entities", "dates", "topics"):
+            values = getattr(analysis, key)
+            if values and key not in metadata:
+                metadata[key] = values
+        if request.categories is None:
+            categories = list(dict.fromkeys(c.strip() for c in analysis.categories if c.strip()))
+        if importance is None:
+            importance = analysis.importance
+    return MemoryRecord(
+        id=request.record_id,
+        content=request.content,
+        scope=scope,
+        categories=categories,
+        metadata=metadata,
+        importance=default_importance if importance is None else importance,
+        created_at=request.created_at or now,
+        last_accessed=now,
+        source=request.source,
+        sources=[request.source] if request.source else [],
+        private=request.private,
+        valid_from=request.valid_from or now,
+        expires_at=request.expires_at,
+        pinned=request.pinned,
+        analysis=ANALYSIS_PENDING if item.analysis_failed else None,
+        session=request.session,
+        position=request.position,
+    )
+
+
+def _placed(base: str, suggested: str) -> str:
+    """Return a suggested scope within the writer's own subtree."""
+    path = scopes.normalise(suggested)
+    return path if scopes.contains(base, path) else scopes.join(base, path)

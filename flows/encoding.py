@@ -1,0 +1,287 @@
+"""EncodingFlow: embed -> dedup -> find_similar -> analyze -> consolidate -> write.
+
+The cheap path (one text, every field given, no language model to ask) is embed, find_similar,
+write. The write step holds the store's write lock from its last look to the commit; when another
+writer got there first, the flow goes back to find_similar, so that parallel saves of one fact
+give one record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+from mnemotrace import prompts, scopes
+from mnemotrace.embedders.lexical import encode_document, text_hash
+from mnemotrace.errors import LLMError, RecordError, ScopeError, StoreError
+from mnemotrace.records import MemoryRecord
+from mnemotrace.stores.backend import Facet
+from mnemotrace.stores.selection import Selection
+from mnemotrace.trace import note, note_content, span
+
+from .answers import ConsolidationPlan, SaveAnalysis
+from .batch import Draft, EncodingRun, Item, find_twins
+from .events import (
+    Analyzed,
+    Deduplicated,
+    Embedded,
+    EncodingFinished,
+    EncodingStarted,
+    Settled,
+    SimilarFound,
+)
+from .services import Services
+from .steps import TracedWorkflow, traced_step
+
+MAX_ATTEMPTS = 5
+_PROMPT_SCOPES = 200
+_PROMPT_CATEGORIES = 100
+
+
+class EncodingFlow(TracedWorkflow):
+    """Turns accepted texts into records: embedded, deduplicated, filed, merged, written."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(timeout=services.config.encode_timeout)
+        self.services = services
+
+    @traced_step
+    async def embed(self, ev: EncodingStarted) -> Embedded | Deduplicated:
+        """Embed the whole batch in one call and check the vectors."""
+        run: EncodingRun = ev.run
+        services = self.services
+        await services.manifest_for_writing()
+        texts = [item.request.content for item in run.items]
+        vectors = await services.embedder.embed_documents(texts)
+        for item, vector in zip(run.items, vectors, strict=True):
+            item.dense = vector
+        if len(texts) > 16:
+            encoded = await services.in_thread(lambda: [encode_document(text) for text in texts])
+        else:
+            encoded = [encode_document(text) for text in texts]
+        for item, sparse in zip(run.items, encoded, strict=True):
+            item.lexical = sparse
+        note(texts=len(texts), dimension=int(vectors.shape[1]))
+        note_content(texts=texts)
+        return Embedded(run=run) if len(texts) > 1 else Deduplicated(run=run)
+
+    @traced_step
+    async def dedup(self, ev: Embedded) -> Deduplicated:
+        """Settle items that repeat an earlier one, unless a fact differs."""
+        run: EncodingRun = ev.run
+        await self.services.in_thread(
+            find_twins, run.items, self.services.config.batch_dedup_threshold
+        )
+        note(dropped=sum(item.twin is not None for item in run.items))
+        return Deduplicated(run=run)
+
+    @traced_step
+    async def find_similar(self, ev: Deduplicated) -> SimilarFound | Settled:
+        """Look up exact duplicates and, when they can be judged, similar records."""
+        run: EncodingRun = ev.run
+        config, llm = self.services.config, self.services.llm
+        run.attempts += 1
+        run.sequence = self.services.store.sequence()
+        model = not llm.known_unavailable()
+        judge = model and config.consolidation_threshold < 1.0 and config.consolidation_limit > 0
+        await self.services.in_thread(self._look_up, run.open_items, judge)
+        ask = [
+            item
+            for item in run.open_items
+            if item.existing is None
+            and ((item.similar and item.plan is None) or not item.request.is_complete)
+        ]
+        note(
+            duplicates=sum(item.existing is not None for item in run.open_items),
+            similar=sum(len(item.similar) for item in run.open_items),
+            judge="llm" if judge else "exact text only",
+        )
+        return SimilarFound(run=run) if ask else Settled(run=run)
+
+    def _look_up(self, items: list[Item], judge: bool) -> None:
+        store, config = self.services.store, self.services.config
+        for item in items:
+            same = store.list_records(replace(item.neighbourhood, text_hash=item.hash), 1)
+            item.existing = same[0] if same else None
+            if item.existing is not None or not judge or item.dense is None:
+                continue
+            near = store.nearest(
+                item.neighbourhood if item.request.scope else item.visible,
+                item.dense,
+                config.consolidation_limit,
+                config.consolidation_threshold,
+            )
+            item.similar = [record for record, _ in near]
+            found = frozenset((record.id, record.version) for record in item.similar)
+            if found != item.judged:
+                item.plan = None
+                item.judged = found
+
+    @traced_step
+    async def analyze(self, ev: SimilarFound) -> Analyzed | Settled:
+        """Fill in missing scope, categories and importance, several texts at a time."""
+        run: EncodingRun = ev.run
+        llm = self.services.llm
+        due = [
+            item
+            for item in run.open_items
+            if item.existing is None
+            and not item.request.is_complete
+            and item.analysis is None
+            and not item.analysis_failed
+        ]
+        if due and (reason := llm.known_unavailable()):
+            for item in due:
+                item.analysis_failed = True
+            run.failures.append(f"save analysis: {reason}")
+            note(llm="skipped", reason=reason, texts=len(due))
+        elif due:
+            # The writer's whole reach, public rows only: nothing private goes into a prompt.
+            reach = Selection(roots=scopes.cover(r for i in due for r in i.request.reach))
+            counts = await self.services.scope_counts(reach)
+            labels = await self.services.in_thread(
+                self.services.store.facet, reach, Facet.CATEGORIES
+            )
+            await asyncio.gather(*(self._analyze_one(run, i, counts, list(labels)) for i in due))
+            note(texts=len(due), failed=sum(item.analysis_failed for item in due))
+        else:
+            note(texts=0)
+        if any(i.similar and i.plan is None and i.existing is None for i in run.open_items):
+            return Analyzed(run=run)
+        return Settled(run=run)
+
+    async def _analyze_one(
+        self, run: EncodingRun, item: Item, counts: dict[str, int], labels: list[str]
+    ) -> None:
+        shown = dict(sorted(counts.items(), key=lambda pair: -pair[1])[:_PROMPT_SCOPES])
+        system, prompt = prompts.save_analysis(
+            item.request.content, shown, labels[:_PROMPT_CATEGORIES]
+        )
+        with span("analyze.text", kind="step"):
+            try:
+                answer = await self.services.llm.ask("save_analysis", system, prompt, SaveAnalysis)
+                scopes.normalise(answer.scope)
+            except (LLMError, ScopeError) as error:
+                item.analysis_failed = True
+                run.failures.append(f"save analysis: {error}")
+                note(failed=str(error))
+            else:
+                item.analysis = answer
+
+    @traced_step
+    async def consolidate(self, ev: Analyzed) -> Settled:
+        """Let the model judge stored records that are like a new text, from their full texts."""
+        run: EncodingRun = ev.run
+        due = [
+            item
+            for item in run.open_items
+            if item.similar and item.plan is None and item.existing is None
+        ]
+        await asyncio.gather(*(self._judge(run, item) for item in due))
+        texts = {
+            text
+            for item in due
+            for action in (item.plan.actions if item.plan else ())
+            if action.action == "update" and (text := (action.content or "").strip())
+        }
+        merged = sorted(texts - run.merged.keys())
+        if merged:
+            vectors = await self.services.embedder.embed_documents(merged)
+            run.merged.update(zip(merged, vectors, strict=True))
+        note(texts=len(due), merged=len(merged))
+        return Settled(run=run)
+
+    async def _judge(self, run: EncodingRun, item: Item) -> None:
+        system, prompt = prompts.consolidation(item.request.content, item.similar)
+        with span("consolidate.text", kind="step"):
+            try:
+                item.plan = await self.services.llm.ask(
+                    "consolidation", system, prompt, ConsolidationPlan
+                )
+            except LLMError as error:
+                run.failures.append(f"consolidation: {error}")
+                note(failed=str(error))
+                item.plan = ConsolidationPlan(actions=[], insert_new=True)
+            else:
+                note(actions=[a.action for a in item.plan.actions], insert=item.plan.insert_new)
+
+    @traced_step(num_workers=1)
+    async def write(self, ev: Settled) -> EncodingFinished | Deduplicated:
+        """Write the whole batch in one commit, or go back when another writer came first."""
+        run: EncodingRun = ev.run
+        services = self.services
+        async with services.write_lock:
+            if services.store.sequence() != run.sequence and run.attempts < MAX_ATTEMPTS:
+                before = [
+                    (item.existing.id if item.existing else None, item.judged)
+                    for item in run.open_items
+                ]
+                judge = any(item.judged for item in run.open_items) or any(
+                    item.plan is not None for item in run.open_items
+                )
+                await services.in_thread(self._look_up, run.open_items, judge)
+                after = [
+                    (item.existing.id if item.existing else None, item.judged)
+                    for item in run.open_items
+                ]
+                if before != after and any(i.similar and i.plan is None for i in run.open_items):
+                    note(stale=True)
+                    return Deduplicated(run=run)
+            committed = await _to_the_end(services.in_thread(self._commit, run))
+        if not committed:
+            if run.attempts >= MAX_ATTEMPTS:
+                raise StoreError(
+                    f"The records this save would merge with changed {run.attempts} times while "
+                    "it was being decided; nothing was stored. Save again."
+                )
+            note(stale=True)
+            return Deduplicated(run=run)
+        note(records=len(run.records))
+        return EncodingFinished(run=run)
+
+    def _commit(self, run: EncodingRun) -> bool:
+        draft = Draft(run, self.services.config.default_importance)
+        for item in run.open_items:
+            draft.settle(item)
+        batch = draft.batch()
+        if not batch.versions and not batch.retire:
+            draft.publish()
+            return True
+        if self.services.store.commit(batch):
+            draft.publish()
+            return True
+        return self._adopt_finished(run)
+
+    def _adopt_finished(self, run: EncodingRun) -> bool:
+        """Recognise saves that were written before a crash; refuse an id that is taken."""
+        everything = Selection(include_private=True, history=True)
+        ids = [item.request.record_id for item in run.open_items]
+        stored: dict[str, list[MemoryRecord]] = {}
+        for record in self.services.store.get(everything, ids):
+            stored.setdefault(record.id, []).append(record)
+        for item in run.open_items:
+            versions = stored.get(item.request.record_id)
+            if not versions:
+                continue
+            same = [v for v in versions if text_hash(v.content) == item.hash]
+            if same:
+                item.adopted = item.outcome = max(versions, key=lambda record: record.version)
+            elif item.request.explicit_id:
+                raise RecordError(
+                    f"A record with the id {item.request.record_id!r} exists already and says "
+                    "something else. Use update() to change it, or another record_id. Nothing "
+                    "was stored."
+                )
+        return False
+
+
+async def _to_the_end(work: Coroutine[Any, Any, bool]) -> bool:
+    """Wait for work in a thread even when cancelled: the thread cannot be stopped half-way."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

@@ -1,0 +1,196 @@
+"""What one recall knows so far: its queries, the evidence found, and how it ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from mnemotrace import scoring
+from mnemotrace.config import MemoryConfig
+from mnemotrace.embedders.lexical import tokenize
+from mnemotrace.records import MemoryMatch, ScoreComponents
+from mnemotrace.stores.backend import (
+    Candidate,
+    Manifest,
+    Ranking,
+    SearchResult,
+    SparseVector,
+    Vector,
+)
+from mnemotrace.stores.selection import Selection
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SubQuery:
+    """One phrase to search for, with its vectors."""
+
+    text: str
+    dense: Vector
+    lexical: SparseVector
+    weight: float = 1.0
+    """Below 1 for a phrase made from the evidence itself, which would else confirm itself."""
+
+
+@dataclass(slots=True, eq=False)
+class RecallRun:
+    """One recall on its way through the flow; passed by reference from step to step."""
+
+    query: str
+    selection: Selection
+    limit: int
+    depth: str
+    now: datetime
+    ranking: Ranking
+
+    queries: list[SubQuery] = field(default_factory=list)
+    suggested: tuple[str, ...] = ()
+    complex: bool = False
+    windowed: Selection | None = None
+    """The selection cut to the time window that the query speaks of."""
+    narrowed: bool = False
+    """Whether only part of the selection was searched so far."""
+    plan: list[tuple[SubQuery, Selection]] = field(default_factory=list)
+    searched: set[tuple[str, Selection]] = field(default_factory=set)
+    attempted: int = 0
+    rounds: int = 0
+    news: int = 0
+
+    found: dict[str, Candidate] = field(default_factory=dict)
+    found_by: dict[str, list[str]] = field(default_factory=dict)
+    lexical_weight: dict[str, float] = field(default_factory=dict)
+    best_cosine: float | None = None
+    confidence: float = 0.0
+    gaps: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    first_error: Exception | None = None
+    failures: list[str] = field(default_factory=list)
+    """Why help by a language model was given up, one line each."""
+    matches: list[MemoryMatch] = field(default_factory=list)
+    calibration: tuple[float, float] = (0.2, 0.9)
+
+    @classmethod
+    def of(
+        cls,
+        query: str,
+        selection: Selection,
+        limit: int,
+        depth: str,
+        now: datetime,
+        config: MemoryConfig,
+    ) -> RecallRun:
+        """Return a run with the ranking that the settings describe."""
+        ranking = Ranking(
+            semantic_weight=config.semantic_weight,
+            recency_weight=config.recency_weight,
+            importance_weight=config.importance_weight,
+            half_life_days=config.recency_half_life_days,
+            lexical_weight=config.lexical_weight,
+            now=now,
+        )
+        return cls(query, selection, limit, depth, now, ranking)
+
+    def __repr__(self) -> str:
+        return f"RecallRun({self.depth}, {len(self.found)} found)"
+
+    def use(self, manifest: Manifest) -> None:
+        """Take the embedder's levels of related and unrelated texts from the manifest."""
+        levels = manifest.embedder.get("calibration") or {}
+        self.calibration = (float(levels.get("lo", 0.2)), float(levels.get("hi", 0.9)))
+
+    def add(self, query: SubQuery, result: SearchResult) -> None:
+        """Take in what one search found; a record keeps its best score of all searches."""
+        for candidate in result.candidates:
+            if query.weight < 1.0:
+                semantic = candidate.semantic * query.weight
+                loss = self.ranking.semantic_weight * (candidate.semantic - semantic)
+                candidate = replace(candidate, semantic=semantic, score=candidate.score - loss)
+            record = candidate.record
+            held = self.found.get(record.id)
+            by = self.found_by.setdefault(record.id, [])
+            if query.text not in by:
+                by.append(query.text)
+            if held is None or (candidate.record.version, candidate.score) > (
+                held.record.version,
+                held.score,
+            ):
+                self.found[record.id] = candidate
+                self.lexical_weight[record.id] = (
+                    self.ranking.lexical_weight if result.best_lexical > 0 else 0.0
+                )
+        if result.best_cosine is not None and query.weight == 1.0:
+            self.best_cosine = max(self.best_cosine or -1.0, result.best_cosine)
+        for record_id in result.unreadable:
+            line = f"record {record_id} cannot be read and was left out"
+            if line not in self.errors:
+                self.errors.append(line)
+
+    def ranked(self) -> list[Candidate]:
+        """Return the evidence, best first: score, then newest, then id."""
+        return sorted(
+            self.found.values(),
+            key=lambda c: (-c.score, -c.record.created_at.timestamp(), c.record.id),
+        )
+
+    def measure_confidence(self, terms: list[str]) -> float:
+        """Return 0..1 from the relevance of the evidence alone (see `scoring.confidence`)."""
+        wanted = set(terms)
+        coverage = 0.0
+        if wanted and self.found:
+            best = sorted(self.found.values(), key=lambda c: -c.semantic)[:3]
+            coverage = max(
+                len(wanted & set(tokenize(c.record.content))) / len(wanted) for c in best
+            )
+        return scoring.confidence(self.best_cosine, coverage, *self.calibration)
+
+    def add_gaps(self, gaps: Iterable[str], limit: int) -> None:
+        """Keep short, distinct gaps, at most `limit`."""
+        known = {frozenset(tokenize(gap)) for gap in self.gaps}
+        for gap in gaps:
+            text = " ".join(gap.split())[:200]
+            terms = frozenset(tokenize(text))
+            if text and terms not in known and len(self.gaps) < limit:
+                known.add(terms)
+                self.gaps.append(text)
+
+    def build_matches(self) -> list[MemoryMatch]:
+        """Return the best `limit` matches with every number of their scores."""
+        ranking = self.ranking
+        matches = []
+        for candidate in self.ranked()[: self.limit]:
+            record = candidate.record
+            components = ScoreComponents(
+                cosine=candidate.cosine,
+                similarity=float(scoring.similarity(candidate.cosine)),
+                lexical=candidate.lexical,
+                semantic=candidate.semantic,
+                recency=candidate.recency,
+                importance=record.importance,
+                semantic_weight=ranking.semantic_weight,
+                recency_weight=ranking.recency_weight,
+                importance_weight=ranking.importance_weight,
+                lexical_weight=self.lexical_weight[record.id],
+            )
+            matches.append(
+                MemoryMatch(
+                    record=record,
+                    score=candidate.score,
+                    match_reasons=_reasons(components),
+                    components=components,
+                    evidence_gaps=list(self.gaps),
+                    found_by=self.found_by[record.id],
+                )
+            )
+        return matches
+
+
+def _reasons(c: ScoreComponents) -> list[str]:
+    """Name the signals that speak for a match: more than half of what each could give."""
+    reasons = ["semantic"] if c.semantic_weight > 0 else []
+    if c.lexical > 0 and c.lexical_weight > 0:
+        reasons.append("lexical")
+    if c.recency > 0.5 and c.recency_weight > 0:
+        reasons.append("recency")
+    if c.importance > 0.5 and c.importance_weight > 0:
+        reasons.append("importance")
+    return reasons

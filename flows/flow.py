@@ -1,0 +1,137 @@
+"""Memory inside your own classes: `MemoryMixin` for any class, `Flow` for workflows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Generator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from workflows import Workflow
+from workflows.handler import WorkflowHandler
+
+if TYPE_CHECKING:
+    from mnemotrace.receipts import SaveReceipt
+    from mnemotrace.records import MemoryRecord, Recall
+    from mnemotrace.views import MemoryView
+
+
+class MemoryMixin:
+    """Gives a class `self.memory` and `self.remember`, `self.recall`, `self.extract_memories`.
+
+    Set `self.memory` to a `Memory` or to a view of one (a view keeps the object within its
+    scopes). Left unset, a default `Memory()` is opened on first use, and closed with
+    `close_memory()`.
+    """
+
+    _memory: MemoryView | None = None
+    _owns_memory: bool = False
+
+    @property
+    def memory(self) -> MemoryView:
+        """The memory in use."""
+        if self._memory is None:
+            from mnemotrace.memory import Memory
+
+            self._memory = Memory()
+            self._owns_memory = True
+        return self._memory
+
+    @memory.setter
+    def memory(self, value: MemoryView | None) -> None:
+        self.close_memory()
+        self._memory = value
+
+    def close_memory(self) -> None:
+        """Close the memory if this object opened it; one that was handed in stays open."""
+        from mnemotrace.memory import Memory
+
+        memory, self._memory = self._memory, None
+        if self._owns_memory and isinstance(memory, Memory):
+            memory.close()
+        self._owns_memory = False
+
+    def remember(
+        self, content: str | Iterable[str | Mapping[str, Any]], **options: Any
+    ) -> MemoryRecord | SaveReceipt:
+        """Save a text (see `Memory.remember`), or a list of texts (`Memory.remember_many`)."""
+        if isinstance(content, str):
+            return self.memory.remember(content, **options)
+        return self.memory.remember_many(content, **options)
+
+    async def aremember(
+        self, content: str | Iterable[str | Mapping[str, Any]], **options: Any
+    ) -> MemoryRecord | SaveReceipt:
+        """Async twin of `remember`."""
+        if isinstance(content, str):
+            return await self.memory.aremember(content, **options)
+        return await self.memory.aremember_many(content, **options)
+
+    def recall(self, query: str, **options: Any) -> Recall:
+        """Recall (see `Memory.recall`)."""
+        return self.memory.recall(query, **options)
+
+    async def arecall(self, query: str, **options: Any) -> Recall:
+        """Async twin of `recall`."""
+        return await self.memory.arecall(query, **options)
+
+    def extract_memories(self, content: str) -> list[str]:
+        """Split a text into atomic statements (see `Memory.extract_memories`)."""
+        return self.memory.extract_memories(content)
+
+    async def aextract_memories(self, content: str) -> list[str]:
+        """Async twin of `extract_memories`."""
+        return await self.memory.aextract_memories(content)
+
+
+class Flow(MemoryMixin, Workflow):
+    """A llama-index workflow with a memory.
+
+    Write steps as in any `workflows.Workflow`; inside them use ``self.remember(...)``,
+    ``self.recall(...)`` and ``self.extract_memories(...)``, or their async twins, which do not
+    block the loop. When a run ends, in whatever way, its pending saves are drained.
+
+    Args:
+        memory: a `Memory` or a view of one; a default `Memory()` on first use when None.
+        options: for `workflows.Workflow` (``timeout``, ``verbose``, ...).
+    """
+
+    def __init__(self, memory: MemoryView | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self._memory = memory
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Start a run, as `Workflow.run`; its handler's result waits for pending saves."""
+        return FlowHandler(super().run(*args, **kwargs), self)
+
+
+class FlowHandler(Awaitable[Any]):
+    """A `WorkflowHandler` whose result comes after the flow's pending saves are drained.
+
+    Everything else (`stream_events`, `ctx`, `cancel_run`, ...) is the handler's own.
+    """
+
+    def __init__(self, handler: WorkflowHandler, flow: Flow) -> None:
+        self._handler = handler
+        self._flow = flow
+        # A task of its own, so that a run nobody awaits is drained too.
+        self._finished = asyncio.ensure_future(self._finish())
+        self._finished.add_done_callback(_retrieve)
+
+    async def _finish(self) -> Any:
+        try:
+            return await self._handler
+        finally:
+            if self._flow._memory is not None:
+                await self._flow._memory.adrain_writes()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return asyncio.shield(self._finished).__await__()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handler, name)
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    """Look at the outcome once: whoever awaits the run gets it too."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,346 @@
+"""RecallFlow: analyze_query -> select_scopes -> search -> route -> explore -> synthesize.
+
+A deep recall of a short query takes five steps and no language model. Exploration goes back to
+`search` with something new to search for, or ends. `ShallowRecall` is the same search and
+ranking in two steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from mnemotrace import prompts, scopes
+from mnemotrace.embedders.lexical import encode_query, tokenize
+from mnemotrace.errors import EmbedderMismatchError, LLMError, MnemotraceError, ScopeError
+from mnemotrace.records import as_utc
+from mnemotrace.stores.backend import SearchResult
+from mnemotrace.stores.selection import Selection
+from mnemotrace.trace import note, note_content, span
+
+from .answers import Exploration, QueryAnalysis
+from .events import (
+    Confident,
+    QueryAnalyzed,
+    RecallFinished,
+    RecallStarted,
+    ScopesSelected,
+    Searched,
+    Uncertain,
+)
+from .evidence import RecallRun, SubQuery
+from .services import Services
+from .steps import TracedWorkflow, traced_step
+
+MAX_SUB_QUERIES = 3
+MAX_GAPS = 5
+DEEP_CANDIDATES = 20
+EVIDENCE_SHOWN = 8
+_PROMPT_SCOPES = 200
+FEEDBACK_WEIGHT = 0.85
+_FEEDBACK_RECORDS = 3
+_FEEDBACK_TERMS = 4
+
+
+async def embed_queries(
+    services: Services, texts: list[str], weight: float = 1.0
+) -> list[SubQuery]:
+    """Return the texts as sub-queries with both vectors; one embedder call for all of them."""
+    if not texts:
+        return []
+    vectors = await services.embedder.embed_queries(texts)
+    return [
+        SubQuery(text, vector, encode_query(text), weight)
+        for text, vector in zip(texts, vectors, strict=True)
+    ]
+
+
+async def search_one(
+    services: Services, run: RecallRun, query: SubQuery, selection: Selection
+) -> SearchResult:
+    """Run one exact search in a worker thread."""
+    return await services.in_thread(
+        services.store.search,
+        selection,
+        query.dense,
+        query.lexical,
+        run.ranking,
+        max(run.limit, DEEP_CANDIDATES) if run.depth == "deep" else run.limit,
+    )
+
+
+class ShallowRecall(TracedWorkflow):
+    """Embed, search, rank; never a language model."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(timeout=services.config.recall_timeout)
+        self.services = services
+
+    @traced_step
+    async def search(self, ev: RecallStarted) -> Confident:
+        """Embed the query and search once, exactly."""
+        run: RecallRun = ev.run
+        manifest = await self.services.manifest_for_reading()
+        if manifest is None or run.selection.is_empty:
+            note(empty="new store" if manifest is None else "selection")
+            return Confident(run=run)
+        run.use(manifest)
+        run.queries = await embed_queries(self.services, [run.query])
+        result = await search_one(self.services, run, run.queries[0], run.selection)
+        run.add(run.queries[0], result)
+        note(candidates=len(result.candidates), **result.facts)
+        return Confident(run=run)
+
+    @traced_step
+    async def synthesize(self, ev: Confident) -> RecallFinished:
+        """Rank what was found."""
+        return _finish(ev.run)
+
+
+class RecallFlow(TracedWorkflow):
+    """The deep recall."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(timeout=services.config.recall_timeout)
+        self.services = services
+
+    @traced_step
+    async def analyze_query(self, ev: RecallStarted) -> QueryAnalyzed | Confident:
+        """Distil a long query into sub-queries, scopes and a time window; embed them all."""
+        run: RecallRun = ev.run
+        config, llm = self.services.config, self.services.llm
+        manifest = await self.services.manifest_for_reading()
+        if manifest is None or run.selection.is_empty:
+            note(empty="new store" if manifest is None else "selection")
+            return Confident(run=run)
+        run.use(manifest)
+        texts = [run.query]
+        if len(run.query) < config.query_analysis_threshold:
+            note(llm="skipped", reason=f"shorter than {config.query_analysis_threshold} characters")
+        elif reason := llm.known_unavailable():
+            run.failures.append(f"query analysis: {reason}")
+            note(llm="skipped", reason=reason)
+        else:
+            answer = await self._ask_for_analysis(run)
+            if answer is not None:
+                texts += _distinct(answer.sub_queries, texts)[: MAX_SUB_QUERIES - 1]
+                run.suggested = tuple(answer.scopes)
+                run.complex = answer.complexity == "complex"
+                self._window(run, answer.since, answer.until)
+        run.queries = await embed_queries(self.services, texts)
+        note(sub_queries=len(texts), complex=run.complex)
+        note_content(query=run.query, sub_queries=texts)
+        return QueryAnalyzed(run=run)
+
+    async def _ask_for_analysis(self, run: RecallRun) -> QueryAnalysis | None:
+        counts = await self._scope_counts(run)
+        system, prompt = prompts.query_analysis(run.query, counts, run.now)
+        try:
+            return await self.services.llm.ask("query_analysis", system, prompt, QueryAnalysis)
+        except LLMError as error:
+            run.failures.append(f"query analysis: {error}")
+            note(llm="failed", reason=str(error))
+            return None
+
+    async def _scope_counts(self, run: RecallRun) -> dict[str, int]:
+        counts = await self.services.scope_counts(run.selection)
+        return dict(sorted(counts.items(), key=lambda pair: -pair[1])[:_PROMPT_SCOPES])
+
+    def _window(self, run: RecallRun, since: datetime | None, until: datetime | None) -> None:
+        """Adopt the query's time window unless the caller gave one or it cannot hold anything."""
+        if run.selection.since is not None or run.selection.until is not None:
+            return
+        if since is None and until is None:
+            return
+        if since is not None and until is not None and as_utc(since) >= as_utc(until):
+            note(window="ignored: it ends before it begins")
+            return
+        run.windowed = run.selection.narrow(since=since, until=until)
+        note(
+            since=run.windowed.since.isoformat() if run.windowed.since else None,
+            until=run.windowed.until.isoformat() if run.windowed.until else None,
+        )
+
+    @traced_step
+    async def select_scopes(self, ev: QueryAnalyzed) -> ScopesSelected:
+        """Choose the subtrees to search: suggested ones inside the selection, else all of it."""
+        run: RecallRun = ev.run
+        base = run.windowed or run.selection
+        roots = await self._allowed(run, run.suggested)
+        if roots and roots != base.roots:
+            run.narrowed = True
+            targets = [base.within(*roots)]
+            # A record at the caller's own scope is always in reach, whatever was suggested.
+            targets += [replace(base, at_scope=root) for root in base.roots]
+        else:
+            targets = [base]
+        run.plan = [(query, target) for query in run.queries for target in targets]
+        note(scopes=list(roots) if run.narrowed else list(base.roots), searches=len(run.plan))
+        return ScopesSelected(run=run)
+
+    async def _allowed(self, run: RecallRun, suggested: Iterable[str]) -> tuple[str, ...]:
+        """Return the suggested scopes that exist and lie within the selection."""
+        wanted: set[str] = set()
+        for path in suggested:
+            if not path.strip().startswith("/"):
+                continue
+            try:
+                wanted.add(scopes.normalise(path.strip()))
+            except ScopeError:
+                continue
+        inside = scopes.intersect(run.selection.roots, wanted)
+        if not inside:
+            return ()
+        known = await self.services.scope_counts(run.selection)
+        return tuple(path for path in inside if path == scopes.ROOT or path in known)
+
+    @traced_step
+    async def search(self, ev: ScopesSelected) -> Searched:
+        """Search every planned pair of sub-query and scope, in parallel."""
+        run: RecallRun = ev.run
+        plan, run.plan = run.plan, []
+        before = set(run.found)
+        if len(plan) == 1:
+            await self._search_pair(run, *plan[0])
+        else:
+            await asyncio.gather(*(self._search_pair(run, *pair) for pair in plan))
+        if run.windowed is not None and not run.found:
+            # A time window that was read into the query must not hide everything.
+            note(window="dropped: nothing in it")
+            run.windowed = None
+            await asyncio.gather(*(self._search_pair(run, q, run.selection) for q in run.queries))
+        if run.errors and len(run.errors) == run.attempted and run.first_error is not None:
+            raise run.first_error
+        run.news = len(set(run.found) - before)
+        note(searches=len(plan), failed=len(run.errors), candidates=len(run.found), new=run.news)
+        return Searched(run=run)
+
+    async def _search_pair(self, run: RecallRun, query: SubQuery, selection: Selection) -> None:
+        run.searched.add((query.text, selection))
+        run.attempted += 1
+        with span("search.query", kind="search"):
+            note_content(query=query.text)
+            try:
+                result = await search_one(self.services, run, query, selection)
+            except (EmbedderMismatchError, asyncio.CancelledError):
+                raise
+            except MnemotraceError as error:
+                where = ", ".join(selection.roots)
+                run.errors.append(f"search in {where}: {type(error).__name__}: {error}")
+                run.first_error = run.first_error or error
+                note(failed=str(error))
+                return
+            run.add(query, result)
+            note(scopes=list(selection.roots), candidates=len(result.candidates), **result.facts)
+
+    @traced_step
+    async def route(self, ev: Searched) -> Confident | Uncertain:
+        """Decide from relevance alone whether the evidence suffices."""
+        run: RecallRun = ev.run
+        config = self.services.config
+        run.confidence = run.measure_confidence(tokenize(run.query))
+        low = config.complex_query_threshold if run.complex else config.confidence_threshold_low
+        budget = config.exploration_budget - run.rounds
+        if run.confidence >= config.confidence_threshold_high:
+            reason = "confident"
+        elif run.confidence >= low:
+            reason = "good enough"
+        elif budget <= 0:
+            reason = "no budget left"
+        elif run.rounds and not run.news:
+            reason = "the last round brought nothing new"
+        else:
+            note(confidence=run.confidence, budget=budget, to="explore", threshold=low)
+            return Uncertain(run=run)
+        note(confidence=run.confidence, budget=budget, to="synthesize", reason=reason)
+        return Confident(run=run)
+
+    @traced_step
+    async def explore(self, ev: Uncertain) -> ScopesSelected | Confident:
+        """Plan one more round that searches something new, or end."""
+        run: RecallRun = ev.run
+        run.rounds += 1
+        llm = self.services.llm
+        reason = llm.known_unavailable()
+        texts: list[str] = []
+        roots: tuple[str, ...] = ()
+        answer: Exploration | None = None
+        if reason:
+            note(llm="skipped", reason=reason)
+        else:
+            answer = await self._ask_for_exploration(run)
+        if answer is not None:
+            run.add_gaps(answer.gaps, MAX_GAPS)
+            texts = _distinct(answer.sub_queries, [q.text for q in run.queries])[:MAX_SUB_QUERIES]
+            roots = await self._allowed(run, answer.scopes)
+        else:
+            texts = _distinct(_feedback(run), [q.text for q in run.queries])
+        base = run.windowed or run.selection
+        weight = 1.0 if answer is not None else FEEDBACK_WEIGHT
+        fresh = await embed_queries(self.services, texts, weight)
+        run.queries += fresh
+        targets = [base.within(*roots)] if roots else []
+        if run.narrowed or not targets:
+            targets.append(base)
+        asked = [*run.queries] if run.narrowed or roots else fresh
+        run.narrowed = False
+        run.plan = [
+            (query, target)
+            for query in asked
+            for target in targets
+            if (query.text, target) not in run.searched
+        ]
+        note(round=run.rounds, new_queries=len(fresh), searches=len(run.plan), gaps=len(run.gaps))
+        note_content(gaps=list(run.gaps), new_queries=texts)
+        return ScopesSelected(run=run) if run.plan else Confident(run=run)
+
+    async def _ask_for_exploration(self, run: RecallRun) -> Exploration | None:
+        counts = await self._scope_counts(run)
+        evidence = [c.record.content for c in run.ranked()[:EVIDENCE_SHOWN]]
+        tried = [query.text for query in run.queries]
+        system, prompt = prompts.exploration(run.query, evidence, counts, tried)
+        try:
+            return await self.services.llm.ask("exploration", system, prompt, Exploration)
+        except LLMError as error:
+            run.failures.append(f"exploration: {error}")
+            note(llm="failed", reason=str(error))
+            return None
+
+    @traced_step
+    async def synthesize(self, ev: Confident) -> RecallFinished:
+        """Fuse, score, order, deduplicate, cut to the limit."""
+        return _finish(ev.run)
+
+
+def _finish(run: RecallRun) -> RecallFinished:
+    if run.depth == "shallow":
+        run.confidence = run.measure_confidence(tokenize(run.query))
+    run.matches = run.build_matches()
+    note(results=len(run.matches), confidence=run.confidence, gaps=len(run.gaps))
+    note_content(results=[match.record.content for match in run.matches])
+    return RecallFinished(run=run)
+
+
+def _distinct(texts: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return the texts that say something not yet in `known`, by their terms, in order."""
+    seen = {frozenset(tokenize(text)) for text in known}
+    kept: list[str] = []
+    for text in texts:
+        terms = frozenset(tokenize(text))
+        if text.strip() and terms and terms not in seen:
+            seen.add(terms)
+            kept.append(text.strip())
+    return kept
+
+
+def _feedback(run: RecallRun) -> list[str]:
+    """Return the query with the commonest new terms of the best records (lexical feedback)."""
+    have = set(tokenize(run.query))
+    counts: dict[str, int] = {}
+    for candidate in run.ranked()[:_FEEDBACK_RECORDS]:
+        for term in set(tokenize(candidate.record.content)) - have:
+            counts[term] = counts.get(term, 0) + 1
+    best = sorted(counts, key=lambda term: (-counts[term], term))[:_FEEDBACK_TERMS]
+    return [f"{run.query} {' '.join(best)}"] if best else []

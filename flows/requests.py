@@ -1,0 +1,203 @@
+"""What a caller asks for, checked before anything is changed."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+from mnemotrace import scopes
+from mnemotrace.errors import InvalidInputError, RecordError
+from mnemotrace.records import as_utc
+from mnemotrace.stores.points import validate_metadata
+
+_TIMES = ("created_at", "valid_from", "expires_at")
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRequest:
+    """One text to be saved.
+
+    Attributes:
+        content: the text; never blank.
+        record_id: the id it will have, fixed when the save is accepted, so that a save that is
+            tried again after a crash is the same save.
+        scope: where it goes; None when it is to be inferred.
+        reach: the subtrees the writer may see; inferred scopes lie within the first.
+        explicit_id: the caller chose `record_id`.
+    """
+
+    content: str
+    record_id: str
+    scope: str | None = None
+    reach: tuple[str, ...] = (scopes.ROOT,)
+    categories: tuple[str, ...] | None = None
+    metadata: dict[str, Any] = field(default_factory=dict, hash=False)
+    importance: float | None = None
+    source: str | None = None
+    private: bool = False
+    created_at: datetime | None = None
+    valid_from: datetime | None = None
+    expires_at: datetime | None = None
+    pinned: bool = False
+    session: str | None = None
+    position: int | None = None
+    explicit_id: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left for a language model to fill in."""
+        return (
+            self.scope is not None and self.categories is not None and self.importance is not None
+        )
+
+    def options(self) -> dict[str, Any]:
+        """Return everything but content, id and position, for the outbox."""
+        data = asdict(self)
+        for name in ("content", "record_id", "position"):
+            del data[name]
+        return data
+
+    @classmethod
+    def restore(
+        cls, content: str, record_id: str, position: int | None, options: Mapping[str, Any]
+    ) -> SaveRequest:
+        """Build the request again from what the outbox kept."""
+        data = dict(options)
+        for name in _TIMES:
+            if isinstance(data.get(name), str):
+                data[name] = datetime.fromisoformat(data[name])
+        data["reach"] = tuple(data.get("reach", (scopes.ROOT,)))
+        if data.get("categories") is not None:
+            data["categories"] = tuple(data["categories"])
+        return cls(content=content, record_id=record_id, position=position, **data)
+
+
+def checked_text(content: Any, what: str = "content") -> str:
+    """Return the text, or raise RecordError for what cannot be remembered."""
+    if not isinstance(content, str):
+        raise RecordError(f"{what} must be a string, not {type(content).__name__}.")
+    if not content.strip():
+        raise RecordError(f"{what} is blank; there is nothing to remember. Nothing was stored.")
+    try:
+        content.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RecordError(
+            f"{what} holds a lone surrogate at character {error.start}, which is not text. "
+            "Decode it with errors='replace' first. Nothing was stored."
+        ) from error
+    return content
+
+
+def checked_number(value: Any, name: str) -> float:
+    """Return a number from 0 to 1, or raise RecordError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise RecordError(f"{name} must be a number from 0 to 1, not {value!r}.")
+    if not math.isfinite(value) or not 0.0 <= value <= 1.0:
+        raise RecordError(f"{name} must be from 0 to 1, not {value!r}. Nothing was changed.")
+    return float(value)
+
+
+def checked_labels(value: Any, name: str) -> tuple[str, ...] | None:
+    """Return distinct non-blank labels in order; None stays None; one string is one label."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, Iterable):
+        raise InvalidInputError(f"{name} must be a list of strings, not {value!r}.")
+    labels: dict[str, None] = {}
+    for item in value:
+        if not isinstance(item, str) or not item.strip():
+            raise InvalidInputError(f"{name} must hold non-blank strings, not {item!r}.")
+        labels[item.strip()] = None
+    return tuple(labels)
+
+
+def checked_time(value: Any, name: str) -> datetime | None:
+    """Return a time in UTC; naive is taken as UTC, ISO 8601 text (``Z`` too) is parsed."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise InvalidInputError(
+                f"{name}={value!r} is not a time. Pass a datetime or ISO 8601 text."
+            ) from None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    if not isinstance(value, datetime):
+        raise InvalidInputError(f"{name} must be a datetime, not {value!r}.")
+    return as_utc(value)
+
+
+def checked_name(value: Any, name: str) -> str | None:
+    """Return a non-blank string or None."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInputError(f"{name} must be a non-blank string, not {value!r}.")
+    return value
+
+
+def checked_metadata(value: Any) -> dict[str, Any]:
+    """Return a copy of the user's metadata, or raise RecordError for what cannot be stored."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise RecordError(f"metadata must be a dict, not {value!r}.")
+    copy = dict(value)
+    validate_metadata(copy)
+    return copy
+
+
+def save_request(
+    content: Any,
+    *,
+    scope: str | None,
+    reach: tuple[str, ...],
+    categories: Any = None,
+    metadata: Any = None,
+    importance: Any = None,
+    source: Any = None,
+    private: Any = False,
+    created_at: Any = None,
+    valid_from: Any = None,
+    expires_at: Any = None,
+    pinned: Any = False,
+    record_id: Any = None,
+    session: str | None = None,
+    position: int | None = None,
+) -> SaveRequest:
+    """Check one save and return it as a request.
+
+    Raises:
+        RecordError, InvalidInputError: naming the argument that is wrong; nothing was changed.
+    """
+    if not isinstance(private, bool) or not isinstance(pinned, bool):
+        raise RecordError("private and pinned must be True or False.")
+    chosen = checked_name(record_id, "record_id")
+    if chosen is not None:
+        checked_text(chosen, "record_id")
+    return SaveRequest(
+        content=checked_text(content),
+        record_id=chosen or str(uuid.uuid4()),
+        scope=scope,
+        reach=reach,
+        categories=checked_labels(categories, "categories"),
+        metadata=checked_metadata(metadata),
+        importance=None if importance is None else checked_number(importance, "importance"),
+        source=checked_name(source, "source"),
+        private=private,
+        created_at=checked_time(created_at, "created_at"),
+        valid_from=checked_time(valid_from, "valid_from"),
+        expires_at=checked_time(expires_at, "expires_at"),
+        pinned=pinned,
+        session=session,
+        position=position,
+        explicit_id=chosen is not None,
+    )

@@ -1,0 +1,87 @@
+"""What the flows work with: the store, the embedder, the model, the settings and the clock."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+from mnemotrace.config import MemoryConfig
+from mnemotrace.embedders.lexical import LEXICAL_NAME
+from mnemotrace.embedders.service import EmbeddingService
+from mnemotrace.errors import StoreCorruptError
+from mnemotrace.llm.service import LLMService
+from mnemotrace.records import utc_now
+from mnemotrace.stores.backend import Facet, Manifest, StorageBackend
+from mnemotrace.stores.selection import Selection
+
+from .runtime import Runtime
+
+T = TypeVar("T")
+
+SCHEMA_VERSION = 1
+
+# Writers of one store take turns, whichever Memory object they came through.
+_write_locks: weakref.WeakKeyDictionary[StorageBackend, asyncio.Lock] = weakref.WeakKeyDictionary()
+
+
+@dataclass(slots=True)
+class Services:
+    """The collaborators of the flows; one per `Memory`, used on the runtime's loop only."""
+
+    store: StorageBackend
+    embedder: EmbeddingService
+    llm: LLMService
+    config: MemoryConfig
+    runtime: Runtime
+    clock: Callable[[], datetime] = utc_now
+    _verified: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def write_lock(self) -> asyncio.Lock:
+        """The lock that writers of this store hold from the last look to the commit."""
+        return _write_locks.setdefault(self.store, asyncio.Lock())
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """Run blocking store work in a worker thread, within the current trace."""
+        return await self.runtime.in_thread(function, *args)
+
+    async def manifest_for_reading(self) -> Manifest | None:
+        """Return the manifest once this embedder is known to fit it; None for a new store.
+
+        Raises:
+            EmbedderMismatchError: the store was written by another embedder.
+            StoreCorruptError: the store has a schema or tokenizer this version does not know.
+        """
+        manifest = self.store.manifest()
+        if manifest is None or manifest.embedder is self._verified:
+            return manifest
+        if manifest.schema_version > SCHEMA_VERSION or manifest.lexical != LEXICAL_NAME:
+            raise StoreCorruptError(
+                f"The store has schema {manifest.schema_version} and tokenizer "
+                f"{manifest.lexical!r}; this version of mnemotrace reads schema {SCHEMA_VERSION} "
+                f"and {LEXICAL_NAME!r}. Upgrade mnemotrace, or reindex the store."
+            )
+        await self.embedder.verify(manifest.embedder)
+        self._verified = manifest.embedder
+        return manifest
+
+    async def manifest_for_writing(self) -> Manifest:
+        """Return the manifest, creating the store for this embedder if it is new."""
+        manifest = await self.manifest_for_reading()
+        if manifest is None:
+            fingerprint = await self.embedder.fingerprint()
+            fresh = Manifest(SCHEMA_VERSION, fingerprint, LEXICAL_NAME)
+            manifest = await self.in_thread(self.store.initialise, fresh)
+            if manifest.embedder is not fingerprint:
+                await self.embedder.verify(manifest.embedder)
+            self._verified = manifest.embedder
+        return manifest
+
+    async def scope_counts(self, selection: Selection) -> dict[str, int]:
+        """Return visible scopes with the records of their subtrees, by path."""
+        counts = await self.in_thread(self.store.facet, selection, Facet.SCOPES)
+        return dict(sorted(counts.items()))

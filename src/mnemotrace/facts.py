@@ -1,0 +1,105 @@
+"""What must not be lost when texts are merged: numbers, negations, dates, units and names.
+
+Two sentences can be nearly identical for an embedding and state opposite things. These pure
+functions compare the words on which facts turn; they never prove equality, they only forbid a
+merge or a drop that could lose one.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+
+# Words that turn a statement round, in the languages our users write.
+_NEGATIONS = frozenset(
+    "not no never none neither nor without cannot can't won't don't doesn't didn't isn't aren't "
+    "wasn't weren't hasn't haven't hadn't wouldn't couldn't shouldn't nobody nothing nowhere "
+    "unable hardly stopped quit former formerly except unless against".split()
+)
+_CALENDAR = frozenset(
+    "january february march april may june july august september october november december "
+    "jan feb mar apr jun jul aug sep sept oct nov dec monday tuesday wednesday thursday friday "
+    "saturday sunday mon tue tues wed thu thur thurs fri sat sun today tomorrow yesterday tonight "
+    "morning afternoon evening night am pm bc ad weekly daily monthly yearly".split()
+)
+_UNITS = frozenset(
+    "ms sec second seconds min minute minutes hour hours day days week weeks month months year "
+    "years mm cm m km inch inches feet ft mile miles g kg lb lbs oz ton tons ml l litre litres "
+    "liter liters gb mb kb tb gib mib percent degrees celsius fahrenheit usd eur krw cny jpy won "
+    "yen yuan dollar dollars euro euros thousand million billion k".split()
+)
+# Words that carry nothing of their own; a difference in these alone is no difference.
+_FUNCTION_WORDS = frozenset(
+    "a an the is are was were be been being am to of in on at for and or that this it its with "
+    "as by from has have had will would do does did so very really just also".split()
+)
+_SCRIPTS = re.compile(r"[぀-ヿ㐀-䶿一-鿿豈-﫿가-힯ᄀ-ᇿ]+")
+_TOKEN = re.compile(
+    r"[぀-ヿ㐀-䶿一-鿿豈-﫿가-힯ᄀ-ᇿ]+"
+    r"|\d+(?:[.,:/\-]\d+)*"
+    r"|[^\W\d_]+(?:['’][^\W\d_]+)*"
+    r"|[^\w\s.,;:!?\"'’“”()\[\]{}·。、，；：！？…\-–—]"
+)
+
+
+def _number(token: str) -> str:
+    """Write a number one way: ``1,000`` and ``1000`` are the same, ``1.5`` and ``15`` are not."""
+    if re.fullmatch(r"\d{1,3}(?:,\d{3})+", token):
+        return token.replace(",", "")
+    return token
+
+
+def words(text: str) -> list[str]:
+    """Split a text into words, numbers and symbols, case kept, numbers in one spelling."""
+    plain = unicodedata.normalize("NFKC", text).replace("’", "'")
+    return [_number(token) for token in _TOKEN.findall(plain)]
+
+
+def protected_terms(text: str) -> Counter[str]:
+    """Return the words of a text on which its facts turn, with their counts.
+
+    Numbers, negations, calendar words, units, capitalised words (names), symbols such as emoji or
+    currency signs, and every word in Korean, Chinese or Japanese, where names and negation cannot
+    be told apart by their looks.
+    """
+    found: Counter[str] = Counter()
+    for token in words(text):
+        lower = token.casefold()
+        if (
+            token[0].isdigit()
+            or lower in _NEGATIONS
+            or lower.endswith("n't")
+            or lower in _CALENDAR
+            or lower in _UNITS
+            or (token[0].isupper() and lower not in _FUNCTION_WORDS)
+            or _SCRIPTS.match(token)
+            or not token[0].isalnum()
+        ):
+            found[lower] += 1
+    return found
+
+
+def may_be_duplicates(first: str, second: str) -> bool:
+    """Tell whether two near-identical texts may be treated as one.
+
+    Returns:
+        False as soon as a protected term of one is missing from the other. A word that is
+        capitalised in only one of them (at the start of a sentence, say) counts as present.
+    """
+    left, right = Counter(protected_terms(first)), Counter(protected_terms(second))
+    if left == right:
+        return True
+    all_left = Counter(word.casefold() for word in words(first))
+    all_right = Counter(word.casefold() for word in words(second))
+    return not (left - all_right) and not (right - all_left)
+
+
+def covers(survivor: str, text: str) -> bool:
+    """Tell whether every protected term of `text` is also in `survivor`."""
+    present = {word.casefold() for word in words(survivor)}
+    joined = unicodedata.normalize("NFKC", survivor).casefold()
+    return all(
+        term in present or (_SCRIPTS.match(term) is not None and term in joined)
+        for term in protected_terms(text)
+    )

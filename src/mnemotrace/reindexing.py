@@ -1,0 +1,90 @@
+"""Re-embedding a store for another embedder, so that it can be stopped and resumed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .embedders.lexical import encode_document, text_hash
+from .embedders.resolve import resolve_embedder
+from .errors import InvalidInputError
+from .flows.runtime import get_runtime
+from .flows.services import Services
+from .stores.backend import NewVersion, WriteBatch
+from .stores.open import open_store
+from .stores.selection import Selection
+
+_EVERYTHING = Selection(include_private=True, history=True)
+
+
+async def reindex_store(services: Services, batch_size: int) -> int:
+    """Fill the next generation of a store with this embedder's vectors and put it in force.
+
+    Writers of this process wait meanwhile. Returns the number of versions re-embedded.
+    """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise InvalidInputError(f"batch_size must be 1 or more, not {batch_size!r}.")
+    store = services.store
+    if store.manifest() is None:
+        return 0
+    fingerprint = await services.embedder.fingerprint()
+    written = 0
+    async with services.write_lock:
+        target = await services.in_thread(store.begin_reindex, fingerprint)
+        cursor: str | None = None
+        while True:
+            page, cursor = await services.in_thread(store.dump, batch_size, cursor)
+            ids = [record.id for record in page]
+            there = {
+                (record.id, record.version)
+                for record in await services.in_thread(target.get, _EVERYTHING, ids)
+            }
+            missing = [record for record in page if (record.id, record.version) not in there]
+            if missing:
+                vectors = await services.embedder.embed_documents([r.content for r in missing])
+                versions = [
+                    NewVersion(r, text_hash(r.content), vector, encode_document(r.content))
+                    for r, vector in zip(missing, vectors, strict=True)
+                ]
+                await services.in_thread(target.commit, WriteBatch(versions))
+                written += len(missing)
+            if cursor is None:
+                break
+        await services.in_thread(store.finish_reindex)
+    return written
+
+
+def reindex(
+    storage: Any,
+    embedder: Any,
+    *,
+    batch_size: int = 256,
+    api_key: str | None = None,
+    prefer_grpc: bool = False,
+) -> int:
+    """Re-embed a store with another embedder; needs neither the old embedder nor its model.
+
+    Until the last step the store stays as it was. Killed in the middle, it goes on where it was
+    when called again with the same embedder.
+
+    Args:
+        storage: as for `mnemotrace.Memory`.
+        embedder: the new one, as for `mnemotrace.Memory`.
+        batch_size: versions per embedder call.
+
+    Returns:
+        How many stored versions were re-embedded; 0 for a new store.
+    """
+    from .config import MemoryConfig
+    from .llm.resolve import resolve_llm
+    from .llm.service import LLMService
+
+    config = MemoryConfig.build()
+    runtime = get_runtime()
+    store = open_store(storage, api_key=api_key, prefer_grpc=prefer_grpc)
+    try:
+        service = resolve_embedder(embedder, None)
+        llm = LLMService(resolve_llm(None), config.llm_concurrency, config.llm_timeout)
+        services = Services(store, service, llm, config, runtime)
+        return runtime.run(reindex_store(services, batch_size))
+    finally:
+        store.close()

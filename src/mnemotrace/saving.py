@@ -1,0 +1,231 @@
+"""Background saves: from the outbox through the encoding flow, in order, with retries.
+
+One queue serves a store, whichever `Memory` objects share it, so that the order in which texts
+were accepted is the order in which they are encoded. Everything here runs on the runtime's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from .errors import EmbedderMismatchError, InvalidInputError
+from .flows.requests import SaveRequest
+from .flows.runtime import Runtime
+from .receipts import SaveReceipt
+from .records import MemoryRecord, utc_now
+from .stores.backend import StorageBackend
+from .stores.outbox import Outbox, PendingSave
+
+log = logging.getLogger("mnemotrace")
+T = TypeVar("T")
+
+Encode = Callable[[list[SaveRequest]], Awaitable[list[MemoryRecord]]]
+
+CHUNK = 1000
+"""Texts encoded in one flow run; a larger `remember_many` is several batches."""
+
+RETRY_SECONDS = (1.0, 4.0, 16.0, 60.0)
+
+# Trying again cannot help these: the texts or the store itself must change first.
+_PERMANENT = (InvalidInputError, EmbedderMismatchError)
+
+
+@dataclass(slots=True, eq=False)
+class _Receipt:
+    """What the batches of one receipt have become so far."""
+
+    receipt: SaveReceipt
+    open_batches: set[str]
+    records: dict[str, MemoryRecord]
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    batch_id: str
+    encode: Encode
+    attempts: int
+    owner: _Receipt | None
+    max_attempts: int
+
+
+class SaveQueue:
+    """The pending saves of one store.
+
+    Attributes:
+        outbox: the durable queue on disk.
+    """
+
+    def __init__(self, store: StorageBackend, runtime: Runtime) -> None:
+        self.outbox = Outbox(store.sidecar)
+        self._runtime = runtime
+        self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
+        self._unsettled: dict[str, asyncio.Event] = {}
+        self._retries: dict[str, tuple[asyncio.TimerHandle, _Job]] = {}
+        self._worker: asyncio.Task[None] | None = None
+        self._users = 0
+        self._resumed = False
+
+    async def accept(
+        self, requests: list[SaveRequest], encode: Encode, receipt: SaveReceipt, attempts: int
+    ) -> None:
+        """Put the texts on disk, then queue them; returns once they are durable."""
+        batches = [requests[start : start + CHUNK] for start in range(0, len(requests), CHUNK)]
+        owner = _Receipt(receipt, set(), {})
+        jobs = []
+        for batch in batches:
+            saves = [PendingSave(r.record_id, r.content, r.position, r.options()) for r in batch]
+            batch_id = await self._runtime.in_thread(self.outbox.accept, saves)
+            owner.open_batches.add(batch_id)
+            jobs.append(_Job(batch_id, encode, 0, owner, attempts))
+        for job in jobs:
+            self._enqueue(job)
+
+    async def resume(self, encode: Encode, attempts: int) -> int:
+        """Queue what an earlier process accepted and did not finish; returns how many batches."""
+        if self._resumed:
+            return 0
+        self._resumed = True
+        waiting = await self._runtime.in_thread(self.outbox.batches)
+        count = 0
+        for batch in waiting:
+            if batch.id not in self._unsettled and batch.id not in self._retries:
+                self._enqueue(_Job(batch.id, encode, 0, None, attempts))
+                count += 1
+        return count
+
+    async def retry_dead(self, encode: Encode, attempts: int, ids: Iterable[str] | None) -> int:
+        """Put dead letters back into the queue; returns how many batches."""
+        wanted = None if ids is None else list(ids)
+        revived = await self._runtime.in_thread(self.outbox.retry_dead, wanted)
+        for batch_id in revived:
+            self._enqueue(_Job(batch_id, encode, 0, None, attempts))
+        return len(revived)
+
+    @property
+    def pending(self) -> int:
+        """Batches that have not been tried yet."""
+        return len(self._unsettled)
+
+    async def drain(self, timeout: float | None = None) -> int:
+        """Wait until everything accepted so far was tried; returns the texts still not saved.
+
+        Raises:
+            TimeoutError: when that took longer than `timeout` seconds; the saves go on.
+        """
+        waiting = list(self._unsettled.values())
+        if waiting:
+            async with asyncio.timeout(timeout):
+                await asyncio.gather(*(event.wait() for event in waiting))
+        if not self._retries and not self._unsettled:
+            return 0
+        return await self._runtime.in_thread(self.outbox.count)
+
+    def _enqueue(self, job: _Job) -> None:
+        self._unsettled.setdefault(job.batch_id, asyncio.Event())
+        self._jobs.put_nowait(job)
+        if self._worker is None or self._worker.done():
+            self._worker = self._runtime.loop.create_task(self._work(), name="mnemotrace-saves")
+
+    async def _work(self) -> None:
+        while not self._jobs.empty():
+            job = self._jobs.get_nowait()
+            try:
+                await self._process(job)
+            except asyncio.CancelledError:
+                raise
+            except Exception:
+                # The outbox itself failed; the texts are on disk and the next open tries again.
+                log.exception("The outbox could not record what became of a save")
+            finally:
+                event = self._unsettled.pop(job.batch_id, None)
+                if event is not None:
+                    event.set()
+
+    async def _process(self, job: _Job) -> None:
+        saves = await self._runtime.in_thread(self.outbox.load, job.batch_id)
+        requests = [
+            SaveRequest.restore(save.content, save.record_id, save.position, save.options)
+            for save in saves
+        ]
+        if not requests:
+            return
+        try:
+            records = await job.encode(requests)
+        except Exception as error:  # noqa: BLE001  whatever it is, the receipt carries it
+            await self._failed(job, error)
+            return
+        await self._runtime.in_thread(self.outbox.done, job.batch_id)
+        owner = job.owner
+        if owner is not None:
+            owner.open_batches.discard(job.batch_id)
+            owner.records.update((record.id, record) for record in records)
+            if not owner.open_batches:
+                owner.receipt.resolve(list(owner.records.values()))
+
+    async def _failed(self, job: _Job, error: Exception) -> None:
+        job.attempts += 1
+        final = isinstance(error, _PERMANENT) or job.attempts >= job.max_attempts
+        if final:
+            await self._runtime.in_thread(self.outbox.bury, job.batch_id, _line(error))
+        else:
+            delay = RETRY_SECONDS[min(job.attempts, len(RETRY_SECONDS)) - 1]
+            at = utc_now() + timedelta(seconds=delay)
+            await self._runtime.in_thread(self.outbox.failed, job.batch_id, _line(error), at)
+            handle = self._runtime.loop.call_later(delay, self._retry, job.batch_id)
+            self._retries[job.batch_id] = (handle, job)
+        log.warning(
+            "Saving a batch failed (attempt %d): %s. %s",
+            job.attempts,
+            _line(error),
+            "It is kept as a dead letter." if final else "The texts are kept and will be retried.",
+        )
+        if job.owner is not None:
+            job.owner.receipt.fail(error, final=final, attempts=job.attempts)
+
+    def _retry(self, batch_id: str) -> None:
+        entry = self._retries.pop(batch_id, None)
+        if entry is not None:
+            self._enqueue(entry[1])
+
+    def open(self) -> None:
+        """Count one more user."""
+        self._users += 1
+
+    async def release(self) -> bool:
+        """Count one user less; the last one closes the outbox. Returns whether it was the last."""
+        self._users -= 1
+        if self._users > 0:
+            return False
+        for handle, _ in self._retries.values():
+            handle.cancel()
+        self._retries.clear()
+        await self._runtime.in_thread(self.outbox.close)
+        return True
+
+
+_queues: weakref.WeakKeyDictionary[StorageBackend, SaveQueue] = weakref.WeakKeyDictionary()
+
+
+def queue_for(store: StorageBackend, runtime: Runtime) -> SaveQueue:
+    """Return the one queue of this store, counted up; give it back with `release`."""
+    queue = _queues.get(store)
+    if queue is None:
+        queue = _queues[store] = SaveQueue(store, runtime)
+    queue.open()
+    return queue
+
+
+async def give_back(store: StorageBackend, queue: SaveQueue) -> None:
+    """Release a queue; forget it when this was its last user."""
+    if await queue.release() and _queues.get(store) is queue:
+        del _queues[store]
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,75 @@
+"""Sync and async twins of one method, from one coroutine function.
+
+``remember = blocking(_remember)`` and ``aremember = awaitable(_remember)`` share signature,
+docstring and code. Both run the coroutine on the runtime's own loop, so neither blocks the
+caller's event loop and loop-bound locks have one owner.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from .flows.runtime import Runtime
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class HasRuntime(Protocol):
+    """Anything whose coroutines run on a runtime."""
+
+    @property
+    def _runtime(self) -> Runtime: ...
+
+
+S = TypeVar("S", bound=HasRuntime)
+Method = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
+
+
+def blocking(method: Method[S, P, T]) -> Callable[Concatenate[S, P], T]:
+    """Return the method that waits for the result."""
+    name = method.__name__.removeprefix("_")
+    known = _keywords(method)
+
+    @functools.wraps(method)
+    def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        if not kwargs.keys() <= known:
+            raise _unknown(name, kwargs.keys() - known, known)
+        return self._runtime.run(method(self, *args, **kwargs))
+
+    return _named(call, name, method)
+
+
+def awaitable(method: Method[S, P, T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Return the method to be awaited, from any event loop."""
+    name = "a" + method.__name__.removeprefix("_")
+    known = _keywords(method)
+
+    @functools.wraps(method)
+    async def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        if not kwargs.keys() <= known:
+            raise _unknown(name, kwargs.keys() - known, known)
+        return await self._runtime.arun(method(self, *args, **kwargs))
+
+    return _named(call, name, method)
+
+
+def _keywords(method: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(method).parameters) - {"self"}
+
+
+def _unknown(name: str, unknown: set[str], known: frozenset[str]) -> TypeError:
+    word = min(unknown)
+    near = difflib.get_close_matches(word, known, 1)
+    hint = f" Did you mean {near[0]!r}?" if near else f" It takes: {', '.join(sorted(known))}."
+    return TypeError(f"{name}() has no argument {word!r}.{hint}")
+
+
+def _named(call: Any, name: str, method: Callable[..., Any]) -> Any:
+    call.__name__ = name
+    call.__qualname__ = method.__qualname__.replace(method.__name__, name)
+    return call
