@@ -95,14 +95,10 @@ class EncodingRun:
         return [item for item in self.items if item.twin is None and item.adopted is None]
 
     @property
-    def records(self) -> list[MemoryRecord]:
-        """The distinct records that came of the batch, in order."""
-        found: dict[str, MemoryRecord] = {}
-        for item in self.items:
-            record = item.twin.outcome if item.twin is not None else item.outcome
-            if record is not None:
-                found.setdefault(record.id, record)
-        return list(found.values())
+    def outcomes(self) -> list[MemoryRecord]:
+        """What each text became, in order; texts that say the same share one record."""
+        results = [(item.twin or item).outcome for item in self.items]
+        return [record for record in results if record is not None]
 
 
 def find_twins(items: list[Item], threshold: float) -> None:

@@ -238,7 +238,7 @@ class EncodingFlow(TracedWorkflow):
                 )
             note(stale=True)
             return Deduplicated(run=run)
-        note(records=len(run.records))
+        note(records=len({record.id for record in run.outcomes}))
         return EncodingFinished(run=run)
 
     def _commit(self, run: EncodingRun) -> bool:

@@ -138,11 +138,12 @@ class RecallFlow(TracedWorkflow):
         counts = await self._scope_counts(run)
         system, prompt = prompts.query_analysis(run.query, counts, run.now)
         try:
-            return await self.services.llm.ask("query_analysis", system, prompt, QueryAnalysis)
+            answer = await self.services.llm.ask("query_analysis", system, prompt, QueryAnalysis)
         except LLMError as error:
             run.failures.append(f"query analysis: {error}")
             note(llm="failed", reason=str(error))
             return None
+        return answer
 
     async def _scope_counts(self, run: RecallRun) -> dict[str, int]:
         counts = await self.services.scope_counts(run.selection)
@@ -302,11 +303,12 @@ class RecallFlow(TracedWorkflow):
         tried = [query.text for query in run.queries]
         system, prompt = prompts.exploration(run.query, evidence, counts, tried)
         try:
-            return await self.services.llm.ask("exploration", system, prompt, Exploration)
+            answer = await self.services.llm.ask("exploration", system, prompt, Exploration)
         except LLMError as error:
             run.failures.append(f"exploration: {error}")
             note(llm="failed", reason=str(error))
             return None
+        return answer
 
     @traced_step
     async def synthesize(self, ev: Confident) -> RecallFinished:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 SCHEMA_VERSION = 1
 
 # Writers of one store take turns, whichever Memory object they came through.
-_write_locks: weakref.WeakKeyDictionary[StorageBackend, asyncio.Lock] = weakref.WeakKeyDictionary()
+_write_locks: weakref.WeakKeyDictionary[object, asyncio.Lock] = weakref.WeakKeyDictionary()
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Services:
     @property
     def write_lock(self) -> asyncio.Lock:
         """The lock that writers of this store hold from the last look to the commit."""
-        return _write_locks.setdefault(self.store, asyncio.Lock())
+        return _write_locks.setdefault(self.store.place, asyncio.Lock())
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """Run blocking store work in a worker thread, within the current trace."""

@@ -197,6 +197,11 @@ class StorageBackend(Protocol):
         """A folder beside the data for the outbox; None when the store has no place on disk."""
         ...
 
+    @property
+    def place(self) -> object:
+        """What stores over the same data have in common; writers of one place take turns."""
+        ...
+
     def manifest(self) -> Manifest | None:
         """Return the manifest, None for a store not yet written."""
         ...

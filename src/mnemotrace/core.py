@@ -58,7 +58,7 @@ from .stores.backend import (
 )
 from .stores.outbox import DeadLetter, PendingSave
 from .stores.selection import Selection
-from .trace import Trace, note, span, start_trace
+from .trace import Level, Trace, note, span, start_trace
 
 ACCESS_SECONDS = 30.0
 ACCESS_RECORDS = 2000
@@ -128,7 +128,7 @@ class MemoryCore:
         with start_trace("encode", level=self.config.trace, texts=len(requests)) as trace:
             await self.flows[0].run(start_event=EncodingStarted(run=run))
         self._warn(run.failures)
-        return run.records, trace
+        return run.outcomes, trace
 
     async def remember(self, request: SaveRequest) -> MemoryRecord:
         """Save one text now; returns the record it became, or was merged into."""
@@ -170,12 +170,11 @@ class MemoryCore:
     async def remember_many(self, requests: list[SaveRequest]) -> SaveReceipt:
         """Accept texts durably and encode them in the background."""
         self.check_open()
-        receipt = SaveReceipt([request.record_id for request in requests])
         if not requests:
+            receipt = SaveReceipt("empty", ())
             receipt.resolve([])
             return receipt
-        await self._queue.accept(requests, self._encode_batch, receipt, self.config.save_attempts)
-        return receipt
+        return await self._queue.accept(requests, self._encode_batch, self.config.save_attempts)
 
     async def resume(self) -> int:
         """Queue what an earlier process left in the outbox."""
@@ -218,7 +217,7 @@ class MemoryCore:
         depth: str,
         now: datetime | None,
         wait: bool,
-        level: str,
+        level: Level,
     ) -> Recall:
         """Run one recall and return its matches with the trace."""
         self.check_open()

@@ -41,8 +41,17 @@ class _Receipt:
     """What the batches of one receipt have become so far."""
 
     receipt: SaveReceipt
-    open_batches: set[str]
-    records: dict[str, MemoryRecord]
+    batches: dict[str, list[MemoryRecord]]
+    unfinished: set[str]
+
+    def finish(self, batch_id: str, records: list[MemoryRecord]) -> None:
+        """Take in the records of one batch; the last one completes the receipt."""
+        self.batches[batch_id] = records
+        self.unfinished.discard(batch_id)
+        if self.unfinished:
+            self.receipt.progress(records)
+        else:
+            self.receipt.resolve([r for batch in self.batches.values() for r in batch])
 
 
 @dataclass(slots=True, eq=False)
@@ -72,19 +81,19 @@ class SaveQueue:
         self._resumed = False
 
     async def accept(
-        self, requests: list[SaveRequest], encode: Encode, receipt: SaveReceipt, attempts: int
-    ) -> None:
+        self, requests: list[SaveRequest], encode: Encode, attempts: int
+    ) -> SaveReceipt:
         """Put the texts on disk, then queue them; returns once they are durable."""
-        batches = [requests[start : start + CHUNK] for start in range(0, len(requests), CHUNK)]
-        owner = _Receipt(receipt, set(), {})
-        jobs = []
-        for batch in batches:
-            saves = [PendingSave(r.record_id, r.content, r.position, r.options()) for r in batch]
-            batch_id = await self._runtime.in_thread(self.outbox.accept, saves)
-            owner.open_batches.add(batch_id)
-            jobs.append(_Job(batch_id, encode, 0, owner, attempts))
-        for job in jobs:
-            self._enqueue(job)
+        chunks = [requests[start : start + CHUNK] for start in range(0, len(requests), CHUNK)]
+        batches: dict[str, list[MemoryRecord]] = {}
+        for chunk in chunks:
+            saves = [PendingSave(r.record_id, r.content, r.position, r.options()) for r in chunk]
+            batches[await self._runtime.in_thread(self.outbox.accept, saves)] = []
+        receipt = SaveReceipt(next(iter(batches)), [r.record_id for r in requests])
+        owner = _Receipt(receipt, batches, set(batches))
+        for batch_id in batches:
+            self._enqueue(_Job(batch_id, encode, 0, owner, attempts))
+        return receipt
 
     async def resume(self, encode: Encode, attempts: int) -> int:
         """Queue what an earlier process accepted and did not finish; returns how many batches."""
@@ -161,12 +170,8 @@ class SaveQueue:
             await self._failed(job, error)
             return
         await self._runtime.in_thread(self.outbox.done, job.batch_id)
-        owner = job.owner
-        if owner is not None:
-            owner.open_batches.discard(job.batch_id)
-            owner.records.update((record.id, record) for record in records)
-            if not owner.open_batches:
-                owner.receipt.resolve(list(owner.records.values()))
+        if job.owner is not None:
+            job.owner.finish(job.batch_id, records)
 
     async def _failed(self, job: _Job, error: Exception) -> None:
         job.attempts += 1
@@ -186,7 +191,7 @@ class SaveQueue:
             "It is kept as a dead letter." if final else "The texts are kept and will be retried.",
         )
         if job.owner is not None:
-            job.owner.receipt.fail(error, final=final, attempts=job.attempts)
+            job.owner.receipt.fail(error, final=final)
 
     def _retry(self, batch_id: str) -> None:
         entry = self._retries.pop(batch_id, None)
@@ -209,22 +214,22 @@ class SaveQueue:
         return True
 
 
-_queues: weakref.WeakKeyDictionary[StorageBackend, SaveQueue] = weakref.WeakKeyDictionary()
+_queues: weakref.WeakKeyDictionary[object, SaveQueue] = weakref.WeakKeyDictionary()
 
 
 def queue_for(store: StorageBackend, runtime: Runtime) -> SaveQueue:
-    """Return the one queue of this store, counted up; give it back with `release`."""
-    queue = _queues.get(store)
+    """Return the one queue of this store's place, counted up; return it with `give_back`."""
+    queue = _queues.get(store.place)
     if queue is None:
-        queue = _queues[store] = SaveQueue(store, runtime)
+        queue = _queues[store.place] = SaveQueue(store, runtime)
     queue.open()
     return queue
 
 
 async def give_back(store: StorageBackend, queue: SaveQueue) -> None:
     """Release a queue; forget it when this was its last user."""
-    if await queue.release() and _queues.get(store) is queue:
-        del _queues[store]
+    if await queue.release() and _queues.get(store.place) is queue:
+        del _queues[store.place]
 
 
 def _line(error: BaseException) -> str:
