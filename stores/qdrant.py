@@ -59,6 +59,11 @@ class QdrantStore(StorageBackend):
         """See `StorageBackend.sidecar`."""
         return self._space.engine.sidecar
 
+    @property
+    def place(self) -> object:
+        """See `StorageBackend.place`."""
+        return self._space
+
     def _check(self) -> None:
         if self._closed:
             from mnemotrace.errors import MemoryClosedError
