@@ -1,1 +1,5 @@
 """The `mnemotrace` command."""
+
+from .app import main
+
+__all__ = ["main"]

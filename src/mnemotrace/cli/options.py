@@ -1,0 +1,111 @@
+"""Options that several commands share, and the memory they open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from mnemotrace.errors import StoreError
+from mnemotrace.memory import DEFAULT_LLM, Memory
+
+DEFAULT_PLACE = "$MNEMOTRACE_STORAGE_DIR/memory, else ./.mnemotrace/memory"
+
+Storage = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        help=f"Folder of the memory, or the URL of a Qdrant server. Default: {DEFAULT_PLACE}.",
+    ),
+]
+NoLlm = Annotated[bool, typer.Option("--no-llm", help="Never ask a language model, key or no key.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Scope = Annotated[str | None, typer.Option(metavar="PATH", help="Only this scope and below.")]
+Path = Annotated[str | None, typer.Argument(metavar="[PATH]", help="A scope; all when left out.")]
+Categories = Annotated[
+    list[str] | None,
+    typer.Option("--category", metavar="NAME", help="Only with this category; may be repeated."),
+]
+Source = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Only from this source; its private records are visible."),
+]
+Viewer = Annotated[
+    str | None,
+    typer.Option("--source", metavar="NAME", help="Whose private records are visible too."),
+]
+IncludePrivate = Annotated[
+    bool, typer.Option("--include-private", help="Everybody's private records, too.")
+]
+MetadataFilter = Annotated[
+    list[str] | None,
+    typer.Option("--metadata", metavar="KEY=VALUE", help="Only with this value; may be repeated."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@contextmanager
+def open_memory(
+    storage: str | None, *, llm: bool = False, must_exist: bool = False
+) -> Iterator[Memory]:
+    """Open the memory of a command, and close it.
+
+    Args:
+        llm: let the default language model help; without a key it does not.
+        must_exist: refuse a place that holds no memory yet; nothing is created there.
+
+    Raises:
+        StoreError: there is no memory and `must_exist` is set.
+    """
+    with Memory(llm=DEFAULT_LLM if llm else None, storage=storage) as memory:
+        if must_exist:
+            memory.drain_writes()  # what an earlier process left counts too
+            if memory.store.manifest() is None:
+                raise StoreError(
+                    f"There is no memory at {storage or DEFAULT_PLACE}. Remember something "
+                    "first, or name another place with --storage."
+                )
+        yield memory
+
+
+def key_values(pairs: Sequence[str] | None) -> dict[str, Any] | None:
+    """Return ``KEY=VALUE`` options as a dict; a value that is JSON is read as such.
+
+    Raises:
+        typer.BadParameter: for an option without ``=`` or without a key.
+    """
+    if not pairs:
+        return None
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise typer.BadParameter(f"--metadata takes KEY=VALUE, not {pair!r}.")
+        try:
+            found[key.strip()] = json.loads(value)
+        except json.JSONDecodeError:
+            found[key.strip()] = value
+    return found
+
+
+def parse_time(value: str) -> datetime:
+    """Read an ISO 8601 date or time; without a zone it is UTC."""
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{value!r} is not a date or time such as 2025-09-30 or 2025-09-30T18:00+09:00."
+        ) from None
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Go on only with --yes or a person's yes; a script without --yes is a wrong command line."""
+    if yes:
+        return
+    if not typer.get_text_stream("stdin").isatty():
+        raise typer.BadParameter("Nobody can be asked here. Add --yes to go ahead.")
+    typer.confirm(question, abort=True, err=True)

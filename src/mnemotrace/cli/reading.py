@@ -1,0 +1,210 @@
+"""The commands that only look: recall, list, show, tree, info."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+import typer
+
+from mnemotrace.errors import RecordNotFoundError
+
+from .options import (
+    AsJson,
+    Categories,
+    IncludePrivate,
+    MetadataFilter,
+    NoLlm,
+    Path,
+    Scope,
+    Source,
+    Storage,
+    Viewer,
+    key_values,
+    open_memory,
+    parse_time,
+)
+from .output import (
+    day,
+    match_lines,
+    note,
+    one_line,
+    print_json,
+    printable,
+    recall_json,
+    record_json,
+    record_line,
+    record_page,
+)
+
+Since = Annotated[
+    datetime | None,
+    typer.Option(parser=parse_time, metavar="TIME", help="Only created then or later."),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option(parser=parse_time, metavar="TIME", help="Only created before."),
+]
+AsOf = Annotated[
+    datetime | None,
+    typer.Option("--as-of", parser=parse_time, metavar="TIME", help="As the memory stood then."),
+]
+
+
+def recall(
+    query: Annotated[str, typer.Argument(help="What you want to know.")],
+    scope: Scope = None,
+    depth: Annotated[
+        Literal["deep", "shallow"],
+        typer.Option(help="deep explores; shallow searches once and asks no language model."),
+    ] = "deep",
+    limit: Annotated[int, typer.Option(min=0, help="The most matches.")] = 10,
+    category: Categories = None,
+    source: Source = None,
+    include_private: IncludePrivate = False,
+    since: Since = None,
+    until: Until = None,
+    as_of: AsOf = None,
+    metadata: MetadataFilter = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Show the steps taken, too.")] = False,
+    as_json: AsJson = False,
+    no_llm: NoLlm = False,
+    storage: Storage = None,
+) -> None:
+    """Print the memories that answer a query, best first."""
+    conditions = key_values(metadata)
+    with open_memory(storage, llm=not no_llm, must_exist=True) as memory:
+        found = memory.recall(
+            query,
+            scope=scope,
+            categories=category or None,
+            limit=limit,
+            depth=depth,
+            source=source,
+            include_private=include_private,
+            since=since,
+            until=until,
+            as_of=as_of,
+            metadata_filter=conditions,
+        )
+    if as_json:
+        print_json(recall_json(found, trace=trace))
+        return
+    for rank, match in enumerate(found, 1):
+        typer.echo(match_lines(rank, match))
+    if not found:
+        note("Nothing found.")
+    for gap in found.evidence_gaps:
+        note(f"Not found: {one_line(gap)}")
+    for error in found.errors:
+        note(f"Part of the search failed: {one_line(error)}")
+    if trace and found.trace:
+        typer.echo(("\n" if found else "") + found.trace.render())
+
+
+def list_records(
+    scope: Scope = None,
+    limit: Annotated[int, typer.Option(min=0, help="The most records.")] = 50,
+    offset: Annotated[int, typer.Option(min=0, help="Leave out this many.")] = 0,
+    category: Categories = None,
+    source: Source = None,
+    include_private: IncludePrivate = False,
+    since: Since = None,
+    until: Until = None,
+    as_of: AsOf = None,
+    metadata: MetadataFilter = None,
+    as_json: AsJson = False,
+    storage: Storage = None,
+) -> None:
+    """List memories, newest first: id, date, scope, text."""
+    conditions = key_values(metadata)
+    with open_memory(storage, must_exist=True) as memory:
+        records = memory.list_records(
+            scope,
+            limit + 1,
+            offset,
+            categories=category or None,
+            metadata_filter=conditions,
+            source=source,
+            include_private=include_private,
+            since=since,
+            until=until,
+            as_of=as_of,
+        )
+    more = len(records) > limit
+    if as_json:
+        print_json([record_json(record) for record in records[:limit]])
+    else:
+        for record in records[:limit]:
+            typer.echo(record_line(record))
+        if not records:
+            note("Nothing to list.")
+    if more:
+        note(f"There are more; go on with --offset {offset + limit}.")
+
+
+def show(
+    record_id: Annotated[str, typer.Argument(metavar="ID", help="As `list` and `recall` print.")],
+    source: Viewer = None,
+    include_private: IncludePrivate = False,
+    history: Annotated[
+        bool, typer.Option("--history", help="Every version, oldest first, and what it replaced.")
+    ] = False,
+    as_json: AsJson = False,
+    storage: Storage = None,
+) -> None:
+    """Show one memory with all that is known of it."""
+    with open_memory(storage, must_exist=True) as memory:
+        if history:
+            versions = memory.history(record_id, source, include_private)
+        else:
+            record = memory.get(record_id, source, include_private)
+            versions = [] if record is None else [record]
+    if not versions:
+        raise RecordNotFoundError(
+            f"No record {record_id!r} is visible here. `mnemotrace list` shows the ids; private "
+            "records need --source or --include-private."
+        )
+    if as_json:
+        data = [record_json(version) for version in versions]
+        print_json(data if history else data[0])
+    else:
+        typer.echo("\n\n".join(record_page(version) for version in versions))
+
+
+def tree(
+    path: Path = None,
+    max_depth: Annotated[int, typer.Option(min=0, help="Levels below PATH.")] = 3,
+    source: Viewer = None,
+    include_private: IncludePrivate = False,
+    storage: Storage = None,
+) -> None:
+    """Print the scopes as a tree, with the number of memories in each."""
+    with open_memory(storage, must_exist=True) as memory:
+        text = memory.tree(path, max_depth, source=source, include_private=include_private)
+    typer.echo(printable(text))
+
+
+def info(
+    path: Path = None,
+    source: Viewer = None,
+    include_private: IncludePrivate = False,
+    as_json: AsJson = False,
+    storage: Storage = None,
+) -> None:
+    """Summarise a scope and everything below it."""
+    with open_memory(storage, must_exist=True) as memory:
+        summary = memory.info(path, source=source, include_private=include_private)
+    if as_json:
+        print_json(summary.model_dump(mode="json"))
+        return
+    rows = (
+        ("scope", summary.path),
+        ("records", str(summary.record_count)),
+        ("oldest", day(summary.oldest_record)),
+        ("newest", day(summary.newest_record)),
+        ("categories", ", ".join(summary.categories) or "-"),
+        ("scopes below", ", ".join(summary.child_scopes) or "-"),
+    )
+    for name, value in rows:
+        typer.echo(f"{name:<14}{one_line(value)}")

@@ -1,0 +1,151 @@
+"""The commands that change a memory: remember, forget, reset."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from mnemotrace.errors import RecordNotFoundError
+
+from .options import (
+    AsJson,
+    Categories,
+    IncludePrivate,
+    MetadataFilter,
+    NoLlm,
+    Scope,
+    Source,
+    Storage,
+    Yes,
+    confirm,
+    key_values,
+    open_memory,
+    parse_time,
+)
+from .output import print_json, record_json, record_line
+
+
+def remember(
+    text: Annotated[str, typer.Argument(help="What to remember; - reads standard input.")],
+    scope: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Where it goes; inferred when left out.")
+    ] = None,
+    category: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A label; may be repeated; inferred when left out."),
+    ] = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Your own data; may be repeated."),
+    ] = None,
+    importance: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="0 to 1; inferred when left out.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who or what this comes from.")
+    ] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="Only its source may recall it.")
+    ] = False,
+    created_at: Annotated[
+        datetime | None,
+        typer.Option(parser=parse_time, metavar="TIME", help="When it was said; now by default."),
+    ] = None,
+    record_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="An id of your own.")
+    ] = None,
+    as_json: AsJson = False,
+    no_llm: NoLlm = False,
+    storage: Storage = None,
+) -> None:
+    """Remember a text and print the record it became."""
+    values = key_values(metadata)
+    content = typer.get_text_stream("stdin").read() if text == "-" else text
+    with open_memory(storage, llm=not no_llm) as memory:
+        record = memory.remember(
+            content,
+            scope=scope,
+            categories=category or None,
+            metadata=values,
+            importance=importance,
+            source=source,
+            private=private,
+            created_at=created_at,
+            record_id=record_id,
+        )
+    if as_json:
+        print_json(record_json(record))
+    else:
+        typer.echo(record_line(record))
+
+
+def forget(
+    record_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="These records.")
+    ] = None,
+    scope: Scope = None,
+    category: Categories = None,
+    older_than: Annotated[
+        datetime | None,
+        typer.Option(parser=parse_time, metavar="TIME", help="Only created before this."),
+    ] = None,
+    metadata: MetadataFilter = None,
+    source: Source = None,
+    include_private: IncludePrivate = False,
+    retire: Annotated[
+        bool, typer.Option("--retire", help="Keep them in history instead of erasing them.")
+    ] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    storage: Storage = None,
+) -> None:
+    """Forget the memories that meet all the criteria given; at least one is needed."""
+    criteria = (record_ids, scope, category, older_than, metadata, source)
+    if not any(criteria):
+        raise typer.BadParameter(
+            "Say what to forget: an ID, --scope, --category, --older-than, --metadata or "
+            "--source. `mnemotrace reset` empties everything."
+        )
+    conditions = key_values(metadata)
+    with open_memory(storage, must_exist=True) as memory:
+        confirm("Forget the memories that meet these criteria?", yes=yes)
+        gone = memory.forget(
+            scope=scope,
+            categories=category or None,
+            older_than=older_than,
+            metadata_filter=conditions,
+            record_ids=record_ids or None,
+            source=source,
+            include_private=include_private,
+            erase=not retire,
+        )
+    if as_json:
+        print_json(
+            {
+                "forgotten": int(gone),
+                "versions": gone.versions,
+                "erased": gone.erased,
+                "record_ids": list(gone.record_ids),
+            }
+        )
+    else:
+        typer.echo(_count("Forgot", gone))
+    if record_ids and not gone:
+        raise RecordNotFoundError(
+            f"No visible record meets the criteria with id {', '.join(record_ids)}; nothing was "
+            "forgotten. Private records need --source or --include-private."
+        )
+
+
+def reset(scope: Scope = None, yes: Yes = False, storage: Storage = None) -> None:
+    """Erase every memory, private ones included, in a scope or everywhere."""
+    with open_memory(storage, must_exist=True) as memory:
+        confirm(f"Erase every memory in {scope or '/'}, private ones included?", yes=yes)
+        gone = memory.reset(scope)
+    typer.echo(_count("Erased", gone))
+
+
+def _count(verb: str, number: int) -> str:
+    return f"{verb} {int(number)} record{'' if number == 1 else 's'}."

@@ -1,0 +1,6 @@
+"""The demo: a meeting transcript in three languages, and a run of the main job over it."""
+
+from .runner import run_demo
+from .transcript import Turn, read_transcript
+
+__all__ = ["Turn", "read_transcript", "run_demo"]

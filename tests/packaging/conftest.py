@@ -1,0 +1,65 @@
+"""The built distributions, made once: no isolation, so no network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Built:
+    sdist: Path
+    wheel_from_tree: Path
+    wheel_from_sdist: Path
+
+    def sdist_names(self) -> list[str]:
+        """Names in the sdist without its leading folder; symlinks end in ``@``."""
+        with tarfile.open(self.sdist) as archive:
+            return [
+                member.name.partition("/")[2] + ("@" if member.issym() else "")
+                for member in archive.getmembers()
+                if not member.isdir()
+            ]
+
+
+def wheel_contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """An sdist, a wheel from that sdist, and a wheel straight from the tree."""
+    out = tmp_path_factory.mktemp("dist")
+    build = (sys.executable, "-m", "build", "--no-isolation", "--outdir")
+    run(*build, out / "both", ROOT, cwd=out)
+    run(*build, out / "tree", "--wheel", ROOT, cwd=out)
+    (sdist,) = (out / "both").glob("*.tar.gz")
+    (from_sdist,) = (out / "both").glob("*.whl")
+    (from_tree,) = (out / "tree").glob("*.whl")
+    return Built(sdist, from_tree, from_sdist)
+
+
+@pytest.fixture(scope="session")
+def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with nothing but the wheel installed, to be put first on the path."""
+    target = tmp_path_factory.mktemp("site")
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(*pip, "--no-deps", "--no-index", "--target", target, built.wheel_from_sdist, cwd=target)
+    return target
