@@ -90,7 +90,7 @@ class ShallowRecall(TracedWorkflow):
         run.queries = await embed_queries(self.services, [run.query])
         result = await search_one(self.services, run, run.queries[0], run.selection)
         run.add(run.queries[0], result)
-        note(candidates=len(result.candidates), **result.facts)
+        note(**{**result.facts, "results": len(result.candidates)})
         return Confident(run=run)
 
     @traced_step
@@ -234,7 +234,13 @@ class RecallFlow(TracedWorkflow):
                 note(failed=str(error))
                 return
             run.add(query, result)
-            note(scopes=list(selection.roots), candidates=len(result.candidates), **result.facts)
+            note(
+                **{
+                    **result.facts,
+                    "scopes": list(selection.roots),
+                    "results": len(result.candidates),
+                }
+            )
 
     @traced_step
     async def route(self, ev: Searched) -> Confident | Uncertain:

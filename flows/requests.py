@@ -12,7 +12,6 @@ from typing import Any
 from mnemotrace import scopes
 from mnemotrace.errors import InvalidInputError, RecordError
 from mnemotrace.records import as_utc
-from mnemotrace.stores.points import validate_metadata
 
 _TIMES = ("created_at", "valid_from", "expires_at")
 
@@ -150,6 +149,8 @@ def checked_metadata(value: Any) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise RecordError(f"metadata must be a dict, not {value!r}.")
+    from mnemotrace.stores.points import validate_metadata  # loads the engine's client
+
     copy = dict(value)
     validate_metadata(copy)
     return copy

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from .config import MemoryConfig
-from .core import MemoryCore
-from .embedders.resolve import resolve_embedder
-from .flows.runtime import get_runtime
-from .flows.services import Services
-from .llm.resolve import resolve_llm
-from .llm.service import LLMService
 from .reach import Reach
-from .reindexing import reindex_store
 from .scopes import ROOT
-from .stores.backend import StorageBackend
-from .stores.open import open_store
 from .twins import awaitable, blocking
 from .views import MemoryView
+
+if TYPE_CHECKING:
+    from .stores.backend import StorageBackend
 
 DEFAULT_LLM = "gpt-4o-mini"
 
@@ -84,6 +78,14 @@ class Memory(MemoryView):
         prefer_grpc: bool = False,
         **settings: Unpack[Settings],
     ) -> None:
+        # Loaded here and not above, so that importing mnemotrace costs little.
+        from .core import MemoryCore
+        from .embedders.resolve import resolve_embedder
+        from .flows.runtime import get_runtime
+        from .llm.resolve import resolve_llm
+        from .llm.service import LLMService
+        from .stores.open import open_store
+
         config = MemoryConfig.build(
             known=("llm", "storage", "embedder", "api_key", "prefer_grpc"), **settings
         )
@@ -127,6 +129,10 @@ class Memory(MemoryView):
         Returns:
             How many stored versions were re-embedded.
         """
+        from .embedders.resolve import resolve_embedder
+        from .flows.services import Services
+        from .reindexing import reindex_store
+
         core = self._core
         core.check_open()
         await core.drain()

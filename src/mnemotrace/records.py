@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Annotated, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Annotated, Any, Self, SupportsIndex, overload
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -100,6 +100,12 @@ class MemoryRecord(BaseModel):
     def is_current(self) -> bool:
         """Whether this is the living version."""
         return self.retired is None
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Show what was set: defaults and the embedding are left out."""
+        for name, value in super().__repr_args__():
+            if name is None or value not in (None, False, [], {}, 0):
+                yield name, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,9 +277,9 @@ class Forgotten(int):
     versions: int
     erased: bool
 
-    def __new__(
+    def __new__(  # noqa: D102
         cls, records: int, *, record_ids: Iterable[str] = (), versions: int = 0, erased: bool = True
-    ) -> Forgotten:
+    ) -> Self:
         self = super().__new__(cls, records)
         self.record_ids = tuple(record_ids)
         self.versions = versions

@@ -11,9 +11,10 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from .flows.runtime import Runtime
+if TYPE_CHECKING:
+    from .flows.runtime import Runtime
 
 P = ParamSpec("P")
 T = TypeVar("T")

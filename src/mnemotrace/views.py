@@ -5,10 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from . import scopes
-from .core import MemoryCore
 from .errors import InvalidInputError
 from .flows.requests import (
     SaveRequest,
@@ -20,13 +19,16 @@ from .flows.requests import (
     checked_time,
     save_request,
 )
-from .flows.runtime import Runtime
 from .reach import Reach
-from .receipts import SaveReceipt
 from .records import Forgotten, MemoryRecord, Recall, ScopeInfo
-from .stores.outbox import DeadLetter
 from .stores.selection import Selection
 from .twins import awaitable, blocking
+
+if TYPE_CHECKING:
+    from .core import MemoryCore
+    from .flows.runtime import Runtime
+    from .receipts import SaveReceipt
+    from .stores.outbox import DeadLetter
 
 Time = datetime | str
 Depth = Literal["deep", "shallow"]
