@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+C = TypeVar("C", bound=Callable[..., Any])
 
 
 class HasRuntime(Protocol):
@@ -70,7 +71,7 @@ def _unknown(name: str, unknown: set[str], known: frozenset[str]) -> TypeError:
     return TypeError(f"{name}() has no argument {word!r}.{hint}")
 
 
-def _named(call: Any, name: str, method: Callable[..., Any]) -> Any:
+def _named(call: C, name: str, method: Callable[..., Any]) -> C:
     call.__name__ = name
     call.__qualname__ = method.__qualname__.replace(method.__name__, name)
     return call
