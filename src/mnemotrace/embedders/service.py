@@ -1,0 +1,279 @@
+"""EmbeddingService: one face for every kind of embedder, with every vector checked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnemotrace.errors import ConfigurationError, EmbedderError
+
+from .fingerprint import FIXED_TEXTS, describe, measure, require_same
+
+Vectors = NDArray[np.float32]
+
+CUSTOM = "custom"
+"""Provider of an embedder that does not name one."""
+
+MAX_BATCH = 256
+"""Most texts handed to an embedder in one call, unless it says otherwise."""
+
+WORKERS = 8
+"""Threads that may run sync embedders of one service at the same time."""
+
+
+class EmbeddingService:
+    """Wraps a callable or an `Embedder` object; what the flows talk to.
+
+    Sync embedders run in worker threads of this service's own, so that a slow one holds up neither
+    the event loop nor the store. Vectors are returned as the embedder made them, of any length
+    above zero; the store normalises them.
+
+    Args:
+        embedder: a function ``list[str] -> vectors`` (sync or async) or an object with ``embed``.
+        provider: recorded in the manifest; default: the object's own, else "custom".
+        model: recorded in the manifest; default: the object's ``model_name``, else the function's
+            module and qualified name.
+        max_batch: most texts per call; default: the object's own, else 256.
+
+    Raises:
+        ConfigurationError: this cannot be used as an embedder.
+    """
+
+    def __init__(
+        self,
+        embedder: Any,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        max_batch: int | None = None,
+    ) -> None:
+        self._documents, self._queries = _find_calls(embedder)
+        self.provider = provider or _text_attribute(embedder, "provider") or CUSTOM
+        self.model = model or _text_attribute(embedder, "model_name") or describe(embedder)
+        self._dimension = _positive_attribute(embedder, "dimension")
+        self._max_batch = max_batch or _positive_attribute(embedder, "max_batch") or MAX_BATCH
+        self._fingerprint: dict[str, Any] | None = None
+        self._executor: tuple[int, ThreadPoolExecutor] | None = None
+
+    @property
+    def name(self) -> str:
+        """Provider and model, as used in messages and traces."""
+        return f"{self.provider}/{self.model}"
+
+    @property
+    def dimension(self) -> int | None:
+        """Length of the vectors; None until declared by the embedder or seen for the first time."""
+        return self._dimension
+
+    async def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        """Return the vectors of texts to be stored: contiguous float32 of shape (n, d).
+
+        No texts give shape (0, d), d being 0 while it is not known.
+
+        Raises:
+            EmbedderError: the embedder raised, or returned something that is not one finite,
+                non-zero vector of the known length for each text.
+        """
+        return await self._embed(self._documents, texts)
+
+    async def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        """Return the vectors of texts to search for; else as `embed_documents`."""
+        return await self._embed(self._queries, texts)
+
+    async def fingerprint(self) -> dict[str, Any]:
+        """Return what a store's manifest records of this embedder; plain JSON.
+
+        Keys: ``provider``, ``model``, ``dimension``, ``canary`` (see `fingerprint.measure`) and
+        ``calibration``. The embedder is called once with a few fixed texts; the result is kept.
+
+        Raises:
+            EmbedderError: as `embed_documents`.
+        """
+        if self._fingerprint is None:
+            vectors = await self._embed(self._documents, FIXED_TEXTS, allow_zero=True)
+            canary, calibration = measure(vectors)
+            self._fingerprint = {
+                "provider": self.provider,
+                "model": self.model,
+                "dimension": int(vectors.shape[1]),
+                "canary": canary,
+                "calibration": calibration,
+            }
+        return dict(self._fingerprint)
+
+    async def verify(self, recorded: Mapping[str, Any]) -> None:
+        """Make sure that this is the embedder a store was written with.
+
+        Args:
+            recorded: the fingerprint in the store's manifest.
+
+        Raises:
+            EmbedderMismatchError: it is another one; the message names both and the remedy.
+            EmbedderError: as `embed_documents`.
+        """
+        require_same(recorded, await self.fingerprint())
+
+    async def _embed(self, call: _Call, texts: Sequence[str], allow_zero: bool = False) -> Vectors:
+        parts = []
+        for start in range(0, len(texts), self._max_batch):
+            chunk = list(texts[start : start + self._max_batch])
+            try:
+                raw = await self._call(call, chunk)
+            except EmbedderError:
+                raise
+            except Exception as error:
+                raise EmbedderError(
+                    f"the embedder {self.name} failed on {_count(chunk)}: "
+                    f"{type(error).__name__}: {str(error)[:300]}. Nothing was stored; "
+                    "check the embedder and try again"
+                ) from error
+            parts.append(self._checked(raw, len(chunk), start, allow_zero))
+        if not parts:
+            return np.empty((0, self._dimension or 0), dtype=np.float32)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    async def _call(self, call: _Call, texts: list[str]) -> Any:
+        if call.is_async:
+            return await call.function(texts)
+        run = functools.partial(contextvars.copy_context().run, call.function, texts)
+        result = await asyncio.get_running_loop().run_in_executor(self._workers(), run)
+        return await result if inspect.isawaitable(result) else result
+
+    def _workers(self) -> ThreadPoolExecutor:
+        # A forked child inherits the pool but not its threads, so it needs one of its own.
+        if self._executor is None or self._executor[0] != os.getpid():
+            pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="mnemotrace-embed")
+            self._executor = (os.getpid(), pool)
+        return self._executor[1]
+
+    def _checked(self, raw: Any, expected: int, offset: int, allow_zero: bool) -> Vectors:
+        """Turn one answer of the embedder into (n, d) float32, or say what is wrong with it."""
+        rows = self._rows(raw, expected, offset)
+        wanted = self._dimension or len(rows[0])
+        for number, row in enumerate(rows, start=offset + 1):
+            if len(row) != wanted:
+                origin = "it is known to return" if self._dimension else "text 1 has"
+                raise self._bad(
+                    f"returned a vector of length {len(row)} for text {number}, "
+                    f"where {origin} length {wanted}"
+                )
+        vectors = np.stack(rows)
+        finite = np.isfinite(vectors).all(axis=1)
+        if not finite.all():
+            raise self._bad(
+                "returned a vector with NaN or infinite values for text "
+                f"{offset + 1 + int(np.argmin(finite))}"
+            )
+        nonzero = vectors.any(axis=1)
+        if not (allow_zero or nonzero.all()):
+            raise self._bad(
+                "returned a vector of zeros, which has no direction, for text "
+                f"{offset + 1 + int(np.argmin(nonzero))}"
+            )
+        self._dimension = wanted
+        return vectors
+
+    def _rows(self, raw: Any, expected: int, offset: int) -> list[Vectors]:
+        """Split an answer into its vectors, after checking their number."""
+        if raw is None or isinstance(raw, str | bytes | Mapping):
+            raise self._bad(f"returned {type(raw).__name__}, not a list of vectors")
+        try:
+            items = list(raw)
+        except TypeError:
+            raise self._bad(f"returned {type(raw).__name__}, not a list of vectors") from None
+        if len(items) != expected:
+            hint = ""
+            if items and np.ndim(items[0]) == 0:
+                hint = " (a flat list of numbers: it must return a list of vectors)"
+            raise self._bad(f"returned {len(items)} vectors for {expected} texts{hint}")
+        rows = []
+        for number, item in enumerate(items, start=offset + 1):
+            try:
+                # Out of float32's range becomes infinite, which is reported as such later.
+                with np.errstate(over="ignore"):
+                    row = np.asarray(item, dtype=np.float32)
+            except (TypeError, ValueError):
+                raise self._bad(f"returned something not numeric for text {number}") from None
+            if row.ndim != 1 or row.size == 0:
+                raise self._bad(
+                    f"returned an array of shape {row.shape} for text {number}, not a vector"
+                )
+            rows.append(row)
+        return rows
+
+    def _bad(self, what: str) -> EmbedderError:
+        return EmbedderError(f"the embedder {self.name} {what}. Nothing was stored")
+
+
+class _Call:
+    """One way to call an embedder."""
+
+    __slots__ = ("function", "is_async")
+
+    def __init__(self, function: Callable[[list[str]], Any], is_async: bool = False) -> None:
+        self.function = function
+        self.is_async = is_async or _is_async(function)
+
+
+def _is_async(function: Any) -> bool:
+    function = inspect.unwrap(function)
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - the method itself is inspected
+    )
+
+
+def _find_calls(embedder: Any) -> tuple[_Call, _Call]:
+    """Return how to embed documents and how to embed queries."""
+    if isinstance(embedder, type):
+        raise ConfigurationError(
+            f"embedder is the class {embedder.__name__}: pass an instance, "
+            f"embedder={embedder.__name__}(...)"
+        )
+    documents = _method(embedder, "aembed") or _method(embedder, "embed")
+    if documents is None:
+        if not callable(embedder):
+            raise ConfigurationError(
+                f"embedder is a {type(embedder).__name__} without an `embed` method: pass a "
+                "function from a list of texts to a list of vectors (for example the object's "
+                "own method: embedder=model.embed_documents), an object with `embed`, "
+                'or "bundled"'
+            )
+        return _Call(embedder), _Call(embedder)
+    queries = _method(embedder, "aembed_query") or _method(embedder, "embed_query")
+    return documents, queries or documents
+
+
+def _method(embedder: Any, name: str) -> _Call | None:
+    method = getattr(embedder, name, None)
+    return _Call(method) if callable(method) else None
+
+
+def _text_attribute(embedder: Any, name: str) -> str | None:
+    value = getattr(embedder, name, None)
+    return value if isinstance(value, str) and value else None
+
+
+def _positive_attribute(embedder: Any, name: str) -> int | None:
+    value = getattr(embedder, name, None)
+    if value is None or callable(value):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ConfigurationError(
+            f"the embedder's `{name}` is {value!r}: it must be a whole number above 0"
+        )
+    return int(value)
+
+
+def _count(texts: Sequence[str]) -> str:
+    return "1 text" if len(texts) == 1 else f"{len(texts)} texts"
