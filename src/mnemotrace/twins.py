@@ -37,7 +37,6 @@ def blocking(method: Method[S, P, T]) -> Callable[Concatenate[S, P], T]:
     name = method.__name__.removeprefix("_")
     known = _keywords(method)
 
-    @functools.wraps(method)
     def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
         if not kwargs.keys() <= known:
             raise _unknown(name, kwargs.keys() - known, known)
@@ -51,7 +50,6 @@ def awaitable(method: Method[S, P, T]) -> Callable[Concatenate[S, P], Coroutine[
     name = "a" + method.__name__.removeprefix("_")
     known = _keywords(method)
 
-    @functools.wraps(method)
     async def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
         if not kwargs.keys() <= known:
             raise _unknown(name, kwargs.keys() - known, known)
@@ -72,6 +70,7 @@ def _unknown(name: str, unknown: set[str], known: frozenset[str]) -> TypeError:
 
 
 def _named(call: C, name: str, method: Callable[..., Any]) -> C:
+    functools.update_wrapper(call, method)
     call.__name__ = name
     call.__qualname__ = method.__qualname__.replace(method.__name__, name)
     return call
