@@ -194,6 +194,9 @@ class ScopeInfo(BaseModel):
     newest_record: datetime | None = None
     child_scopes: list[str] = Field(default_factory=list)
 
+    def __str__(self) -> str:
+        return repr(self)
+
 
 class Recall(list[MemoryMatch]):
     """The matches of one recall, best first, with how they were found.
