@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from . import prompts
+from . import curation, discovery, prompts
 from .config import MemoryConfig
-from .embedders.lexical import encode_document, text_hash
 from .embedders.service import EmbeddingService
 from .errors import (
     LLMError,
     MemoryClosedError,
-    RecordNotFoundError,
-    StoreError,
 )
 from .events import (
     MemoryAnalysisFailedEvent,
@@ -46,17 +43,11 @@ from .llm.service import LLMService
 from .receipts import SaveReceipt
 from .records import Forgotten, MemoryRecord, Recall, ScopeInfo
 from .saving import SaveQueue, give_back, queue_for
-from .scopes import ROOT, contains, depth
 from .stores.backend import (
     Access,
-    Facet,
-    NewVersion,
-    Order,
-    Retirement,
     StorageBackend,
-    WriteBatch,
 )
-from .stores.outbox import DeadLetter, PendingSave
+from .stores.outbox import DeadLetter
 from .stores.selection import Selection
 from .trace import Level, Trace, note, span, start_trace
 
@@ -190,7 +181,7 @@ class MemoryCore:
         """Return the saves that were given up, as far as the view reaches."""
         self.check_open()
         letters = await self.runtime.in_thread(self._queue.outbox.dead_letters)
-        return [letter for letter in letters if _in_reach(letter, reach)]
+        return [letter for letter in letters if curation.in_reach(letter, reach)]
 
     async def retry_dead_letters(self, reach: Selection) -> int:
         """Queue given-up saves again; returns how many batches."""
@@ -199,6 +190,11 @@ class MemoryCore:
         if not ids:
             return 0
         return await self._queue.retry_dead(self._encode_batch, self.config.save_attempts, ids)
+
+    async def _settled(self) -> None:
+        """Check that the memory is open, and let the read see what was accepted before it."""
+        self.check_open()
+        await self._barrier()
 
     async def _barrier(self) -> None:
         """Let a read see everything that was accepted before it."""
@@ -300,124 +296,48 @@ class MemoryCore:
 
     async def get(self, selection: Selection, record_id: str) -> MemoryRecord | None:
         """Return the visible living record, or None."""
-        self.check_open()
-        await self._barrier()
+        await self._settled()
         found = await self.services.in_thread(self.store.get, selection, [record_id])
         return found[0] if found else None
 
     async def history(self, selection: Selection, record_id: str) -> list[MemoryRecord]:
         """Return every version of a record and of those it took over from, oldest first."""
-        self.check_open()
-        await self._barrier()
-        everything = replace(selection, history=True)
-        seen: set[str] = set()
-        versions: list[MemoryRecord] = []
-        wanted = [record_id]
-        while wanted:
-            seen.update(wanted)
-            found = await self.services.in_thread(self.store.get, everything, wanted)
-            versions += found
-            wanted = sorted({i for record in found for i in record.supersedes} - seen)
-        return sorted(versions, key=lambda v: (v.valid_from or v.created_at, v.version, v.id))
+        await self._settled()
+        return await self.services.in_thread(curation.history, self.store, selection, record_id)
 
     async def update(
-        self,
-        selection: Selection,
-        record_id: str,
-        changes: dict[str, Any],
+        self, selection: Selection, record_id: str, changes: dict[str, Any]
     ) -> MemoryRecord:
         """Write a new version of a record; the old one stays in history."""
-        self.check_open()
-        await self._barrier()
-        services = self.services
-        dense = None
-        if "content" in changes:
-            await services.manifest_for_writing()
-            dense = (await services.embedder.embed_documents([changes["content"]]))[0]
-        for _ in range(UPDATE_ATTEMPTS):
-            async with services.write_lock:
-                found = await services.in_thread(self.store.get, selection, [record_id])
-                if not found:
-                    raise RecordNotFoundError(
-                        f"No record {record_id!r} is visible here; nothing was changed. "
-                        "list_records() shows the ids in reach."
-                    )
-                old = found[0]
-                now = services.clock()
-                record = MemoryRecord.model_validate(
-                    {
-                        **old.model_dump(),
-                        **changes,
-                        "version": old.version + 1,
-                        "updated_at": now,
-                        "valid_from": now,
-                        "analysis": None if "scope" in changes else old.analysis,
-                    }
-                )
-                same_text = record.content == old.content
-                version = NewVersion(
-                    record,
-                    text_hash(record.content),
-                    None if same_text else dense,
-                    None if same_text else encode_document(record.content),
-                )
-                retired = Retirement(old.id, old.version, now, "superseded", old.id)
-                batch = WriteBatch([version], [retired], {old.id: old.version})
-                if await services.in_thread(self.store.commit, batch):
-                    return record
-        raise StoreError(
-            f"Record {record_id!r} kept changing while it was updated; nothing was changed. "
-            "Try again."
-        )
+        await self._settled()
+        return await curation.update(self.services, selection, record_id, changes)
 
     async def forget(self, selection: Selection, *, erase: bool) -> Forgotten:
         """Erase (or only retire) the selected records, queued saves included."""
-        self.check_open()
-        await self._barrier()
+        await self._settled()
         async with self.services.write_lock:
             if erase:
                 ids, versions = await self.services.in_thread(self.store.erase, selection)
             else:
-                ids, versions = await self.services.in_thread(self._retire_all, selection)
+                ids, versions = await self.services.in_thread(
+                    curation.retire_all, self.store, selection, self.services.clock()
+                )
         for record_id in ids:
             self._access.pop(record_id, None)
         if erase:
-            await self.runtime.in_thread(self._purge, selection)
+            await self.runtime.in_thread(curation.purge, self._queue.outbox, selection)
         return Forgotten(len(ids), record_ids=ids[:1000], versions=versions, erased=erase)
-
-    def _retire_all(self, selection: Selection) -> tuple[list[str], int]:
-        now = self.services.clock()
-        ids: list[str] = []
-        while page := self.store.list_records(selection, 500):
-            retire = [Retirement(r.id, r.version, now, "forgotten") for r in page]
-            if self.store.commit(WriteBatch(retire=retire)):
-                ids += [record.id for record in page]
-        return ids, len(ids)
 
     async def reset(self, selection: Selection, *, everything: bool) -> Forgotten:
         """Erase a subtree whatever its privacy; with `everything`, the store as a whole."""
-        self.check_open()
+        await self._settled()
         if not everything:
             return await self.forget(replace(selection, include_private=True), erase=True)
-        await self._queue.drain()
         async with self.services.write_lock:
-            total = await self.services.in_thread(self.store.count, Selection(include_private=True))
-            versions = await self.services.in_thread(
-                self.store.count, Selection(include_private=True, history=True)
-            )
-            await self.services.in_thread(self.store.drop)
+            records, versions = await self.services.in_thread(curation.empty, self.store)
         self._access.clear()
         await self.runtime.in_thread(lambda: self._queue.outbox.purge(everything=True))
-        return Forgotten(total, versions=versions)
-
-    def _purge(self, selection: Selection) -> None:
-        """Forget accepted saves that are not yet encoded, or were given up."""
-        if selection.is_empty or selection.metadata or selection.until is not None:
-            # Not yet records: their times and analysed metadata are not known.
-            return
-        self._queue.outbox.purge(
-            record_ids=selection.record_ids, roots=selection.roots, where=_selects(selection)
-        )
+        return Forgotten(records, versions=versions)
 
     # -- discovery ----------------------------------------------------------------------------
 
@@ -425,69 +345,28 @@ class MemoryCore:
         self, selection: Selection, limit: int, offset: int
     ) -> list[MemoryRecord]:
         """Return visible records, newest first."""
-        self.check_open()
-        await self._barrier()
+        await self._settled()
         return await self.services.in_thread(self.store.list_records, selection, limit, offset)
 
     async def info(self, selection: Selection, path: str) -> ScopeInfo:
         """Summarise one subtree."""
-        self.check_open()
-        await self._barrier()
-
-        def read() -> ScopeInfo:
-            count = self.store.count(selection)
-            if not count:
-                return ScopeInfo(path=path)
-            oldest = self.store.list_records(selection, 1, 0, Order.OLDEST)
-            newest = self.store.list_records(selection, 1)
-            return ScopeInfo(
-                path=path,
-                record_count=count,
-                categories=sorted(self.store.facet(selection, Facet.CATEGORIES)),
-                oldest_record=oldest[0].created_at if oldest else None,
-                newest_record=newest[0].created_at if newest else None,
-                child_scopes=_children(self.store.facet(selection, Facet.SCOPES), path),
-            )
-
-        return await self.services.in_thread(read)
+        await self._settled()
+        return await self.services.in_thread(discovery.info, self.store, selection, path)
 
     async def scopes_below(self, selection: Selection, path: str) -> list[str]:
         """Return the immediate child scopes of a path."""
-        self.check_open()
-        await self._barrier()
-        counts = await self.services.in_thread(self.store.facet, selection, Facet.SCOPES)
-        return _children(counts, path)
+        await self._settled()
+        return await self.services.in_thread(discovery.children, self.store, selection, path)
 
-    async def tree(self, selection: Selection, tops: Sequence[str], max_depth: int) -> str:
-        """Return the scope tree as text, with record counts."""
-        self.check_open()
-        await self._barrier()
-
-        def read() -> tuple[dict[str, int], dict[str, int]]:
-            counts = self.store.facet(selection, Facet.SCOPES)
-            totals = {
-                top: self.store.count(selection) if top == ROOT else counts.get(top, 0)
-                for top in tops
-            }
-            return counts, totals
-
-        counts, totals = await self.services.in_thread(read)
-        lines: list[str] = []
-        for top in tops:
-            lines.append(_tree_line(top, totals[top], 0))
-            below = (p for p in counts if p != top and contains(top, p))
-            for path in sorted(below, key=lambda p: p.split("/")):
-                level = depth(path) - depth(top)
-                if level <= max_depth:
-                    lines.append(_tree_line(path, counts[path], level))
-        return "\n".join(lines)
+    async def tree(self, selection: Selection, max_depth: int) -> str:
+        """Return the scope tree of the selection as text, with record counts."""
+        await self._settled()
+        return await self.services.in_thread(discovery.tree, self.store, selection, max_depth)
 
     async def categories(self, selection: Selection) -> dict[str, int]:
         """Return categories with their counts, commonest first."""
-        self.check_open()
-        await self._barrier()
-        counts = await self.services.in_thread(self.store.facet, selection, Facet.CATEGORIES)
-        return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
+        await self._settled()
+        return await self.services.in_thread(discovery.categories, self.store, selection)
 
     # -- life cycle ---------------------------------------------------------------------------
 
@@ -520,38 +399,3 @@ class MemoryCore:
         finally:
             await give_back(self.store, self._queue)
             await self.runtime.in_thread(self.store.close)
-
-
-def _children(counts: dict[str, int], path: str) -> list[str]:
-    level = depth(path) + 1
-    return sorted(p for p in counts if depth(p) == level and contains(path, p))
-
-
-def _tree_line(path: str, count: int, level: int) -> str:
-    return f"{'  ' * level}{path} ({count} record{'' if count == 1 else 's'})"
-
-
-def _selects(selection: Selection) -> Callable[[PendingSave], bool]:
-    """Return a test for queued saves that a forget also reaches; scopes and ids aside."""
-
-    def test(save: PendingSave) -> bool:
-        options = save.options
-        source = options.get("source")
-        hidden = options.get("private") and not selection.include_private
-        if hidden and (source is None or source != selection.viewer):
-            return False
-        if selection.sources is not None and source not in selection.sources:
-            return False
-        labels = options.get("categories") or ()
-        return selection.categories is None or not set(selection.categories).isdisjoint(labels)
-
-    return test
-
-
-def _in_reach(letter: DeadLetter, reach: Selection) -> bool:
-    """Tell whether every text of a dead letter lies in a view."""
-    places = [
-        save.options.get("scope") or next(iter(save.options.get("reach") or ()), ROOT)
-        for save in letter.items
-    ]
-    return all(any(contains(root, place) for root in reach.roots) for place in places)

@@ -37,7 +37,7 @@ def blocking(method: Method[S, P, T]) -> Callable[Concatenate[S, P], T]:
     name = method.__name__.removeprefix("_")
     known = _keywords(method)
 
-    def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not kwargs.keys() <= known:
             raise _unknown(name, kwargs.keys() - known, known)
         return self._runtime.run(method(self, *args, **kwargs))
@@ -50,7 +50,7 @@ def awaitable(method: Method[S, P, T]) -> Callable[Concatenate[S, P], Coroutine[
     name = "a" + method.__name__.removeprefix("_")
     known = _keywords(method)
 
-    async def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not kwargs.keys() <= known:
             raise _unknown(name, kwargs.keys() - known, known)
         return await self._runtime.arun(method(self, *args, **kwargs))

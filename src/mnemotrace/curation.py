@@ -1,0 +1,144 @@
+"""Changing and removing what is stored: updates, history, retirement, purges of queued saves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from .embedders.lexical import encode_document, text_hash
+from .errors import RecordNotFoundError, StoreError
+from .flows.services import Services
+from .records import MemoryRecord
+from .scopes import ROOT, contains
+from .stores.backend import NewVersion, Retirement, StorageBackend, WriteBatch
+from .stores.outbox import DeadLetter, Outbox, PendingSave
+from .stores.selection import Selection
+
+ATTEMPTS = 5
+_PAGE = 500
+
+
+async def update(
+    services: Services, selection: Selection, record_id: str, changes: dict[str, Any]
+) -> MemoryRecord:
+    """Write a new version of a visible record and retire the old one, in one commit.
+
+    Returns:
+        The new version; the record as it is when the changes change nothing.
+
+    Raises:
+        RecordNotFoundError: no such record is visible.
+        StoreError: other writers kept changing it; nothing was changed.
+    """
+    store = services.store
+    dense = None
+    if "content" in changes and await services.manifest_for_reading() is not None:
+        dense = (await services.embedder.embed_documents([changes["content"]]))[0]
+    for _ in range(ATTEMPTS):
+        async with services.write_lock:
+            found = await services.in_thread(store.get, selection, [record_id])
+            if not found:
+                raise RecordNotFoundError(
+                    f"No record {record_id!r} is visible here; nothing was changed. "
+                    "list_records() shows the ids in reach."
+                )
+            old = found[0]
+            if all(getattr(old, name) == value for name, value in changes.items()):
+                return old
+            now = services.clock()
+            record = MemoryRecord.model_validate(
+                {
+                    **old.model_dump(),
+                    **changes,
+                    "version": old.version + 1,
+                    "updated_at": now,
+                    "valid_from": now,
+                    "analysis": None if "scope" in changes else old.analysis,
+                }
+            )
+            same_text = record.content == old.content
+            version = NewVersion(
+                record,
+                text_hash(record.content),
+                None if same_text else dense,
+                None if same_text else encode_document(record.content),
+            )
+            retired = Retirement(old.id, old.version, now, "superseded", old.id)
+            batch = WriteBatch([version], [retired], {old.id: old.version})
+            if await services.in_thread(store.commit, batch):
+                return record
+    raise StoreError(
+        f"Record {record_id!r} kept changing while it was updated; nothing was changed. Try again."
+    )
+
+
+def history(store: StorageBackend, selection: Selection, record_id: str) -> list[MemoryRecord]:
+    """Return every visible version of a record and of those it took over from, oldest first."""
+    everything = replace(selection, history=True)
+    seen: set[str] = set()
+    versions: list[MemoryRecord] = []
+    wanted = [record_id]
+    while wanted:
+        seen.update(wanted)
+        found = store.get(everything, wanted)
+        versions += found
+        wanted = sorted({older for record in found for older in record.supersedes} - seen)
+    return sorted(versions, key=lambda v: (v.valid_from or v.created_at, v.version, v.id))
+
+
+def retire_all(store: StorageBackend, selection: Selection, now: datetime) -> tuple[list[str], int]:
+    """Retire every selected record, page by page; history keeps them.
+
+    Returns:
+        The ids, and their number.
+    """
+    ids: list[str] = []
+    while page := store.list_records(selection, _PAGE):
+        retire = [Retirement(r.id, r.version, now, "forgotten") for r in page]
+        store.commit(WriteBatch(retire=retire))
+        ids += [record.id for record in page]
+    return ids, len(ids)
+
+
+def empty(store: StorageBackend) -> tuple[int, int]:
+    """Drop the whole store; returns how many records and how many versions it held."""
+    records = store.count(Selection(include_private=True))
+    versions = store.count(Selection(include_private=True, history=True))
+    store.drop()
+    return records, versions
+
+
+def purge(outbox: Outbox, selection: Selection) -> None:
+    """Forget accepted saves that are not yet encoded, or were given up."""
+    if selection.is_empty or selection.metadata or selection.until is not None:
+        # Not yet records: their times and analysed metadata are not known.
+        return
+    outbox.purge(record_ids=selection.record_ids, roots=selection.roots, where=_selects(selection))
+
+
+def _selects(selection: Selection) -> Callable[[PendingSave], bool]:
+    """Return a test for queued saves that a forget also reaches; scopes and ids aside."""
+
+    def test(save: PendingSave) -> bool:
+        options = save.options
+        source = options.get("source")
+        hidden = options.get("private") and not selection.include_private
+        if hidden and (source is None or source != selection.viewer):
+            return False
+        if selection.sources is not None and source not in selection.sources:
+            return False
+        labels = options.get("categories") or ()
+        return selection.categories is None or not set(selection.categories).isdisjoint(labels)
+
+    return test
+
+
+def in_reach(letter: DeadLetter, reach: Selection) -> bool:
+    """Tell whether every text of a dead letter lies in a view."""
+    places = [
+        save.options.get("scope") or next(iter(save.options.get("reach") or ()), ROOT)
+        for save in letter.items
+    ]
+    return all(any(contains(root, place) for root in reach.roots) for place in places)

@@ -1,0 +1,78 @@
+"""Handle: what every view is made of: a core, a reach, and how arguments become a Selection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from mnemotrace import scopes
+from mnemotrace.errors import InvalidInputError
+from mnemotrace.flows.requests import checked_labels, checked_name, checked_time
+from mnemotrace.reach import Reach
+from mnemotrace.stores.selection import Selection
+
+if TYPE_CHECKING:
+    from mnemotrace.core import MemoryCore
+    from mnemotrace.flows.runtime import Runtime
+
+Time = datetime | str
+Depth = Literal["deep", "shallow"]
+
+
+class Handle:
+    """A part of a memory that is in reach."""
+
+    _core: MemoryCore
+    _reach: Reach
+
+    @property
+    def _runtime(self) -> Runtime:
+        return self._core.runtime
+
+    def _selection(
+        self,
+        scope: str | None = None,
+        *,
+        source: str | None = None,
+        include_private: bool = False,
+        categories: Any = None,
+        metadata_filter: Mapping[str, Any] | None = None,
+        since: Any = None,
+        until: Any = None,
+        as_of: Any = None,
+        record_ids: Any = None,
+        now: datetime | None = None,
+        only_source: bool = True,
+    ) -> Selection:
+        if not isinstance(include_private, bool):
+            raise InvalidInputError("include_private must be True or False.")
+        who = checked_name(source, "source")
+        if metadata_filter is not None and not isinstance(metadata_filter, Mapping):
+            raise InvalidInputError(f"metadata_filter must be a dict, not {metadata_filter!r}.")
+        labels = checked_labels(categories, "categories")
+        return Selection(
+            roots=self._reach.reading(scope),
+            viewer=who,
+            include_private=include_private,
+            sources=(who,) if who is not None and only_source else None,
+            categories=labels,
+            record_ids=checked_labels(record_ids, "record_ids"),
+            metadata=dict(metadata_filter or {}),
+            since=checked_time(since, "since"),
+            until=checked_time(until, "until"),
+            as_of=checked_time(as_of, "as_of"),
+            now=now,
+        )
+
+    def _top(self, path: str | None) -> str:
+        if path is not None:
+            return self._reach.path(path)
+        return self._reach.base or scopes.ROOT
+
+
+def checked_id(record_id: Any) -> str:
+    """Return a record id, or raise InvalidInputError for what cannot be one."""
+    if not isinstance(record_id, str) or not record_id:
+        raise InvalidInputError(f"A record id is a non-empty string, not {record_id!r}.")
+    return record_id

@@ -1,0 +1,188 @@
+"""Curating: read, change and remove single records or whole scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from mnemotrace import scopes
+from mnemotrace.errors import InvalidInputError
+from mnemotrace.flows.requests import (
+    checked_labels,
+    checked_metadata,
+    checked_number,
+    checked_text,
+    checked_time,
+)
+from mnemotrace.records import Forgotten, MemoryRecord
+from mnemotrace.twins import awaitable, blocking
+
+from .base import Handle, Time, checked_id
+
+
+class Unset:
+    """The type of `UNSET`, which stands for an argument that was not given."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final = Unset()
+
+
+class Curating(Handle):
+    """The methods that work on records by id or by criteria."""
+
+    async def _get(
+        self, record_id: str, source: str | None = None, include_private: bool = False
+    ) -> MemoryRecord | None:
+        """Return the record with this id; None when none is visible here."""
+        selection = self._selection(
+            source=source, include_private=include_private, only_source=False
+        )
+        return await self._core.get(selection, checked_id(record_id))
+
+    get = blocking(_get)
+    aget = awaitable(_get)
+
+    async def _history(
+        self, record_id: str, source: str | None = None, include_private: bool = False
+    ) -> list[MemoryRecord]:
+        """Return every version of a record and of those it took over from, oldest first.
+
+        Empty when none is visible here.
+        """
+        selection = self._selection(
+            source=source, include_private=include_private, only_source=False
+        )
+        return await self._core.history(selection, checked_id(record_id))
+
+    history = blocking(_history)
+    ahistory = awaitable(_history)
+
+    async def _update(
+        self,
+        record_id: str,
+        content: str | None = None,
+        scope: str | None = None,
+        categories: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        importance: float | None = None,
+        *,
+        private: bool | None = None,
+        pinned: bool | None = None,
+        expires_at: Time | Unset | None = UNSET,
+        source: str | None = None,
+        include_private: bool = False,
+    ) -> MemoryRecord:
+        """Change a record: a new version becomes current, the old one stays in history.
+
+        What is left out stays as it is; `metadata` and `categories` replace the whole field.
+
+        Args:
+            expires_at: a time, or None so that it no longer expires.
+            source: who is asking, so that its own private records are in reach.
+            include_private: reach everyone's private records.
+
+        Returns:
+            The new version; the record as it is when nothing was given.
+
+        Raises:
+            RecordNotFoundError: no such record is visible here.
+            RecordError, ScopePermissionError: nothing was changed.
+        """
+        self._reach.require_writable()
+        changes: dict[str, Any] = {}
+        if content is not None:
+            changes["content"] = checked_text(content)
+        if scope is not None:
+            changes["scope"] = self._reach.writing(scope)
+        if categories is not None:
+            changes["categories"] = list(checked_labels(categories, "categories") or ())
+        if metadata is not None:
+            changes["metadata"] = checked_metadata(metadata)
+        if importance is not None:
+            changes["importance"] = checked_number(importance, "importance")
+        for name, value in (("private", private), ("pinned", pinned)):
+            if value is not None:
+                if not isinstance(value, bool):
+                    raise InvalidInputError(f"{name} must be True or False.")
+                changes[name] = value
+        if not isinstance(expires_at, Unset):
+            changes["expires_at"] = checked_time(expires_at, "expires_at")
+        selection = self._selection(
+            source=source, include_private=include_private, only_source=False
+        )
+        return await self._core.update(selection, checked_id(record_id), changes)
+
+    update = blocking(_update)
+    aupdate = awaitable(_update)
+
+    async def _forget(
+        self,
+        scope: str | None = None,
+        categories: Iterable[str] | None = None,
+        older_than: Time | None = None,
+        metadata_filter: Mapping[str, Any] | None = None,
+        record_ids: Iterable[str] | None = None,
+        *,
+        source: str | None = None,
+        include_private: bool = False,
+        erase: bool = True,
+    ) -> Forgotten:
+        """Forget the records that meet all the criteria given.
+
+        Args:
+            scope: this subtree.
+            categories: records with at least one of these.
+            older_than: records created before this time; naive is taken as UTC.
+            metadata_filter: as in `recall`.
+            record_ids: these records; an empty list forgets nothing.
+            source: records of this source, its private ones included.
+            include_private: forget everyone's private records too; else they stay.
+            erase: remove every version for good; False only retires them, so that history and
+                ``recall(as_of=...)`` still have them.
+
+        Returns:
+            How many records went; it is an int that also has `record_ids` and `versions`.
+
+        Raises:
+            InvalidInputError: no criterion was given; `reset` empties a whole scope.
+            ScopePermissionError: a read-only view, or a scope outside of it.
+        """
+        self._reach.require_writable()
+        criteria = (scope, categories, older_than, metadata_filter, record_ids, source)
+        if all(value is None for value in criteria):
+            raise InvalidInputError(
+                "forget() needs a criterion: scope, categories, older_than, metadata_filter, "
+                "record_ids or source. To empty everything in reach, call reset()."
+            )
+        selection = self._selection(
+            scope,
+            source=source,
+            include_private=include_private,
+            categories=categories,
+            metadata_filter=metadata_filter,
+            until=older_than,
+            record_ids=record_ids,
+        )
+        return await self._core.forget(selection, erase=erase)
+
+    forget = blocking(_forget)
+    aforget = awaitable(_forget)
+
+    async def _reset(self, scope: str | None = None) -> Forgotten:
+        """Erase everything in a subtree (all in reach by default), private records included.
+
+        Resetting the whole memory also frees it from its embedder.
+
+        Returns:
+            How many records went.
+        """
+        self._reach.require_writable()
+        selection = self._selection(scope, include_private=True)
+        everything = selection.roots == (scopes.ROOT,)
+        return await self._core.reset(selection, everything=everything)
+
+    reset = blocking(_reset)
+    areset = awaitable(_reset)

@@ -1,0 +1,116 @@
+"""Discovering: what scopes, categories and records there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mnemotrace.errors import InvalidInputError
+from mnemotrace.records import MemoryRecord, ScopeInfo
+from mnemotrace.twins import awaitable, blocking
+
+from .base import Handle, Time
+
+
+class Discovering(Handle):
+    """The methods that list and count; answered by facets and counts, never by a scan."""
+
+    async def _tree(
+        self,
+        path: str | None = None,
+        max_depth: int = 3,
+        *,
+        source: str | None = None,
+        include_private: bool = False,
+    ) -> str:
+        """Return the scope tree with record counts, `max_depth` levels below `path`."""
+        if isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0:
+            raise InvalidInputError(f"max_depth must be 0 or more, not {max_depth!r}.")
+        selection = self._selection(
+            path, source=source, include_private=include_private, only_source=False
+        )
+        return await self._core.tree(selection, max_depth)
+
+    tree = blocking(_tree)
+    atree = awaitable(_tree)
+
+    async def _info(
+        self,
+        path: str | None = None,
+        *,
+        source: str | None = None,
+        include_private: bool = False,
+    ) -> ScopeInfo:
+        """Summarise a subtree: count, categories, oldest and newest, child scopes."""
+        selection = self._selection(
+            path, source=source, include_private=include_private, only_source=False
+        )
+        return await self._core.info(selection, self._top(path))
+
+    info = blocking(_info)
+    ainfo = awaitable(_info)
+
+    async def _list_scopes(
+        self,
+        path: str | None = None,
+        *,
+        source: str | None = None,
+        include_private: bool = False,
+    ) -> list[str]:
+        """Return the immediate child scopes of a path, sorted; empty when there are none."""
+        selection = self._selection(
+            path, source=source, include_private=include_private, only_source=False
+        )
+        return await self._core.scopes_below(selection, self._top(path))
+
+    list_scopes = blocking(_list_scopes)
+    alist_scopes = awaitable(_list_scopes)
+
+    async def _list_categories(
+        self,
+        path: str | None = None,
+        *,
+        source: str | None = None,
+        include_private: bool = False,
+    ) -> dict[str, int]:
+        """Return category names with their record counts, commonest first."""
+        selection = self._selection(
+            path, source=source, include_private=include_private, only_source=False
+        )
+        return await self._core.categories(selection)
+
+    list_categories = blocking(_list_categories)
+    alist_categories = awaitable(_list_categories)
+
+    async def _list_records(
+        self,
+        scope: str | None = None,
+        limit: int = 200,
+        offset: int = 0,
+        *,
+        categories: Iterable[str] | None = None,
+        metadata_filter: Mapping[str, Any] | None = None,
+        source: str | None = None,
+        include_private: bool = False,
+        since: Time | None = None,
+        until: Time | None = None,
+        as_of: Time | None = None,
+    ) -> list[MemoryRecord]:
+        """Return the records of a subtree, newest first; filters as in `recall`."""
+        for name, value in (("limit", limit), ("offset", offset)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InvalidInputError(f"{name} must be 0 or more, not {value!r}.")
+        selection = self._selection(
+            scope,
+            source=source,
+            include_private=include_private,
+            categories=categories,
+            metadata_filter=metadata_filter,
+            since=since,
+            until=until,
+            as_of=as_of,
+        )
+        return await self._core.list_records(selection, limit, offset)
+
+    list_records = blocking(_list_records)
+    alist_records = awaitable(_list_records)

@@ -1,0 +1,76 @@
+"""MemoryView and its kinds: all methods together, and the narrower views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mnemotrace import scopes
+from mnemotrace.errors import InvalidInputError
+from mnemotrace.reach import Reach
+
+from .curating import Curating
+from .discovering import Discovering
+from .recalling import Recalling
+from .saving import Saving
+
+if TYPE_CHECKING:
+    from mnemotrace.core import MemoryCore
+
+
+class MemoryView(Saving, Recalling, Curating, Discovering):
+    """What can be done with the part of a memory that is in reach.
+
+    Every method has an async twin with the prefix ``a`` (`aremember`, `arecall`, ...); both run
+    on mnemotrace's own loop, so neither blocks the caller's event loop.
+    """
+
+    def scope(self, path: str) -> MemoryScope:
+        """Return a view of one subtree; everything in it is relative to `path`."""
+        absolute = self._reach.path(path)
+        self._reach.reading(path)
+        return MemoryScope(self._core, absolute, read_only=self._reach.read_only)
+
+    def slice(self, scopes: Iterable[str], read_only: bool = True) -> MemorySlice:
+        """Return a view of several subtrees at once.
+
+        Args:
+            scopes: at least one path in reach.
+            read_only: refuse writing. A writable slice must be told where to write.
+        """
+        if isinstance(scopes, str):
+            scopes = [scopes]
+        paths = list(scopes)
+        if not paths:
+            raise InvalidInputError("A slice needs at least one scope.")
+        inside = [root for path in paths for root in self._reach.reading(path)]
+        return MemorySlice(self._core, inside, read_only=read_only or self._reach.read_only)
+
+
+class MemoryScope(MemoryView):
+    """A view of one subtree. It sees and writes nothing outside."""
+
+    def __init__(self, core: MemoryCore, path: str, *, read_only: bool = False) -> None:
+        self._core = core
+        self.path = scopes.normalise(path)
+        self._reach = Reach((self.path,), self.path, read_only)
+
+    def subscope(self, path: str) -> MemoryScope:
+        """Return a view of a subtree below this one."""
+        return self.scope(path)
+
+    def __repr__(self) -> str:
+        return f"MemoryScope({self.path!r})"
+
+
+class MemorySlice(MemoryView):
+    """A view of several subtrees at once. Paths in it are absolute."""
+
+    def __init__(self, core: MemoryCore, roots: Iterable[str], *, read_only: bool = True) -> None:
+        self._core = core
+        self.scopes = scopes.cover(roots)
+        self.read_only = read_only
+        self._reach = Reach(self.scopes, None, read_only)
+
+    def __repr__(self) -> str:
+        return f"MemorySlice({list(self.scopes)!r}, read_only={self.read_only})"

@@ -1,0 +1,99 @@
+"""Recalling: get memories out by what they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from mnemotrace.errors import InvalidInputError
+from mnemotrace.flows.requests import checked_text, checked_time
+from mnemotrace.records import Recall
+from mnemotrace.twins import awaitable, blocking
+
+from .base import Depth, Handle, Time
+
+
+class Recalling(Handle):
+    """The method that answers a query."""
+
+    async def _recall(
+        self,
+        query: str,
+        scope: str | None = None,
+        categories: Iterable[str] | None = None,
+        limit: int = 10,
+        depth: Depth = "deep",
+        source: str | None = None,
+        include_private: bool = False,
+        *,
+        since: Time | None = None,
+        until: Time | None = None,
+        as_of: Time | None = None,
+        metadata_filter: Mapping[str, Any] | None = None,
+        now: Time | None = None,
+        wait_for_writes: bool = True,
+        trace: Literal["off", "on", "full"] | None = None,
+    ) -> Recall:
+        """Return the records that answer a query, best first.
+
+        Args:
+            query: what is wanted; blank queries are refused.
+            scope: only this subtree.
+            categories: only records with at least one of these.
+            limit: the most matches to return; 0 gives none.
+            depth: ``deep`` runs the RecallFlow (query analysis, scope selection, parallel
+                search, confidence router, exploration); ``shallow`` searches once and never
+                asks a language model.
+            source: only records of this source; its private ones are visible.
+            include_private: see everyone's private records.
+            since, until: only records created in ``[since, until)``.
+            as_of: recall as the memory stood then.
+            metadata_filter: conditions on metadata, all of which must hold: a value (equal), a
+                list (any of), or a dict of ``gt/gte/lt/lte``.
+            now: the time from which recency is judged; fixes the result.
+            wait_for_writes: wait for pending background saves first.
+            trace: how much the trace keeps; ``full`` keeps texts too. The memory's setting by
+                default.
+
+        Returns:
+            A list of matches that also has `trace`, `confidence`, `evidence_gaps`, `status`;
+            empty when nothing is visible or the limit is 0.
+
+        Raises:
+            InvalidInputError: an empty query, a negative limit, an unknown depth.
+            ScopePermissionError: the scope lies outside this view.
+            EmbedderError, StoreError: the search could not be made at all.
+        """
+        if not isinstance(query, str) or not query.strip():
+            raise InvalidInputError("The query is empty; say what to recall.")
+        checked_text(query, "query")
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+            raise InvalidInputError(f"limit must be 0 or more, not {limit!r}.")
+        if depth not in ("deep", "shallow"):
+            raise InvalidInputError(f"depth must be 'deep' or 'shallow', not {depth!r}.")
+        if trace not in (None, "off", "on", "full"):
+            raise InvalidInputError(f"trace must be 'off', 'on' or 'full', not {trace!r}.")
+        moment = checked_time(now, "now")
+        selection = self._selection(
+            scope,
+            source=source,
+            include_private=include_private,
+            categories=categories,
+            metadata_filter=metadata_filter,
+            since=since,
+            until=until,
+            as_of=as_of,
+            now=moment,
+        )
+        return await self._core.recall(
+            query,
+            selection,
+            limit=limit,
+            depth=depth,
+            now=moment,
+            wait=wait_for_writes,
+            level=trace or self._core.config.trace,
+        )
+
+    recall = blocking(_recall)
+    arecall = awaitable(_recall)

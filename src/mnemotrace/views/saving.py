@@ -1,0 +1,211 @@
+"""Saving: remember, remember_many, extract_memories, and what is still pending."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mnemotrace.errors import InvalidInputError
+from mnemotrace.flows.requests import SaveRequest, save_request
+from mnemotrace.records import MemoryRecord
+from mnemotrace.stores.selection import Selection
+from mnemotrace.twins import awaitable, blocking
+
+from .base import Handle, Time
+
+if TYPE_CHECKING:
+    from mnemotrace.receipts import SaveReceipt
+    from mnemotrace.stores.outbox import DeadLetter
+
+
+class Saving(Handle):
+    """The methods that put memories in."""
+
+    def _request(
+        self,
+        content: Any,
+        scope: str | None,
+        session: str | None = None,
+        position: int | None = None,
+        **fields: Any,
+    ) -> SaveRequest:
+        return save_request(
+            content,
+            scope=self._reach.writing(scope),
+            reach=self._reach.roots,
+            session=session,
+            position=position,
+            **fields,
+        )
+
+    async def _remember(
+        self,
+        content: str,
+        scope: str | None = None,
+        categories: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        importance: float | None = None,
+        source: str | None = None,
+        private: bool = False,
+        *,
+        created_at: Time | None = None,
+        valid_from: Time | None = None,
+        expires_at: Time | None = None,
+        pinned: bool = False,
+        record_id: str | None = None,
+    ) -> MemoryRecord:
+        """Save one text; it is durable and visible when this returns.
+
+        Args:
+            content: the text; blank text is refused.
+            scope: where it goes, such as ``/project/alpha``. Left out, the language model infers
+                it from the content and the scopes there are; without a model it is the view's
+                own scope.
+            categories: labels; inferred when left out.
+            metadata: your own JSON-like values; dates and times come back as such.
+            importance: 0..1; inferred when left out, else `default_importance`.
+            source: who or what this comes from.
+            private: only visible to recalls with the same `source`, or with `include_private`.
+            created_at: when it was said; now by default. Recency is judged by it.
+            valid_from: when it became true for `recall(as_of=...)`; now by default.
+            expires_at: from when on it is no longer recalled.
+            pinned: kept first when memories are packed into a budget.
+            record_id: your own id, any text.
+
+        Returns:
+            The record the text became, or the one it was merged into.
+
+        Raises:
+            RecordError: blank content, importance outside 0..1, metadata that cannot be stored,
+                or a `record_id` that already says something else.
+            ScopePermissionError: a read-only view, or a scope outside of it.
+            EmbedderError, StoreError: nothing was stored.
+        """
+        return await self._core.remember(
+            self._request(
+                content,
+                scope,
+                categories=categories,
+                metadata=metadata,
+                importance=importance,
+                source=source,
+                private=private,
+                created_at=created_at,
+                valid_from=valid_from,
+                expires_at=expires_at,
+                pinned=pinned,
+                record_id=record_id,
+            )
+        )
+
+    remember = blocking(_remember)
+    aremember = awaitable(_remember)
+
+    async def _remember_many(
+        self,
+        contents: Iterable[str | Mapping[str, Any]],
+        scope: str | None = None,
+        categories: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        importance: float | None = None,
+        source: str | None = None,
+        private: bool = False,
+        *,
+        created_at: Time | None = None,
+        valid_from: Time | None = None,
+        expires_at: Time | None = None,
+        pinned: bool = False,
+    ) -> SaveReceipt:
+        """Accept many texts and return at once; they are encoded in the background.
+
+        Accepted means on disk: a killed process goes on with them when the store is next opened.
+        `recall` and the other reads wait for them.
+
+        Args:
+            contents: texts, or dicts with ``content`` and any argument of `remember`, which then
+                win over the ones given here for all.
+
+        Returns:
+            A receipt: ``receipt.wait()`` (or ``await receipt``) gives the records or raises
+            SaveError.
+
+        Raises:
+            As `remember`, before anything is accepted: the whole batch or nothing.
+        """
+        shared: dict[str, Any] = {
+            "categories": categories,
+            "metadata": metadata,
+            "importance": importance,
+            "source": source,
+            "private": private,
+            "created_at": created_at,
+            "valid_from": valid_from,
+            "expires_at": expires_at,
+            "pinned": pinned,
+        }
+        if isinstance(contents, (str, bytes, Mapping)):
+            raise InvalidInputError(
+                "remember_many takes a list of texts; use remember() for a single one."
+            )
+        session = uuid.uuid4().hex
+        requests: list[SaveRequest] = []
+        for position, entry in enumerate(contents):
+            own = dict(entry) if isinstance(entry, Mapping) else {"content": entry}
+            unknown = own.keys() - shared.keys() - {"content", "scope", "record_id"}
+            if unknown or "content" not in own:
+                raise InvalidInputError(
+                    f"Item {position} of remember_many must be a text or a dict with 'content' "
+                    f"and arguments of remember(); got keys {sorted(map(str, own))}."
+                )
+            place = own.pop("scope", scope)
+            text = own.pop("content")
+            fields = {**shared, **own}
+            requests.append(self._request(text, place, session, position, **fields))
+        return await self._core.remember_many(requests)
+
+    remember_many = blocking(_remember_many)
+    aremember_many = awaitable(_remember_many)
+
+    async def _extract_memories(self, content: str) -> list[str]:
+        """Split a text into atomic statements, with the language model; stores nothing.
+
+        Returns:
+            The statements; the whole text as the only one when no model can be reached.
+
+        Raises:
+            RecordError: blank content.
+        """
+        return await self._core.extract(content)
+
+    extract_memories = blocking(_extract_memories)
+    aextract_memories = awaitable(_extract_memories)
+
+    async def _drain_writes(self, timeout: float | None = None) -> int:
+        """Wait until every accepted save was tried.
+
+        Returns:
+            How many texts are still not saved; 0 when all are. They are kept and retried.
+
+        Raises:
+            TimeoutError: after `timeout` seconds; the saves go on.
+        """
+        return await self._core.drain(timeout)
+
+    drain_writes = blocking(_drain_writes)
+    adrain_writes = awaitable(_drain_writes)
+
+    async def _dead_letters(self) -> list[DeadLetter]:
+        """Return the background saves that were given up, with their texts and errors."""
+        return await self._core.dead_letters(Selection(roots=self._reach.roots))
+
+    dead_letters = blocking(_dead_letters)
+    adead_letters = awaitable(_dead_letters)
+
+    async def _retry_dead_letters(self) -> int:
+        """Try given-up saves again in the background; returns how many batches."""
+        self._reach.require_writable()
+        return await self._core.retry_dead_letters(Selection(roots=self._reach.roots))
+
+    retry_dead_letters = blocking(_retry_dead_letters)
+    aretry_dead_letters = awaitable(_retry_dead_letters)
