@@ -11,6 +11,7 @@ from typing import Any
 from mnemotrace.errors import RecordError
 
 _MARK = "$"
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +90,10 @@ def encode_options(options: Mapping[str, Any]) -> str:
     """Return save options as JSON text that `decode_options` turns back into equal values.
 
     Raises:
-        RecordError: for a value of a kind that cannot be stored; names the key.
+        RecordError: for a value of a kind that cannot be stored; shows the value.
     """
     try:
-        return json.dumps(_to_json(options, "options"), ensure_ascii=False, separators=(",", ":"))
+        return _ENCODER.encode(_to_json(dict(options)))
     except RecursionError:
         raise RecordError(
             "The save options are nested too deeply to be stored, or contain themselves. "
@@ -106,7 +107,7 @@ def decode_options(text: str) -> dict[str, Any]:
     Raises:
         ValueError, TypeError: `text` is not what `encode_options` wrote.
     """
-    options = json.loads(text, object_pairs_hook=_from_json)
+    options = _DECODER.decode(text)
     if not isinstance(options, dict):
         raise TypeError("save options are not a mapping")
     return options
@@ -128,30 +129,29 @@ def require_text(text: str, what: str) -> None:
         ) from None
 
 
-def _to_json(value: Any, where: str) -> Any:
+def _to_json(value: Any) -> Any:
     """Tag what JSON has no form for; a mapping whose keys could be taken for tags becomes pairs."""
-    if value is None or isinstance(value, (str, bool, int, float)):
+    if value is None or isinstance(value, (str, int, float)):
         return value
+    if isinstance(value, dict):
+        if all(isinstance(key, str) and key[:1] != _MARK for key in value):
+            return {
+                key: item if item.__class__ in _PLAIN else _to_json(item)
+                for key, item in value.items()
+            }
+        return {_MARK + "mapping": [[_to_json(key), _to_json(item)] for key, item in value.items()]}
+    if isinstance(value, list):
+        return [_to_json(item) for item in value]
+    if isinstance(value, tuple):
+        return {_MARK + "tuple": [_to_json(item) for item in value]}
     if isinstance(value, datetime):
         return {_MARK + "datetime": value.isoformat()}
     if isinstance(value, date):
         return {_MARK + "date": value.isoformat()}
-    if isinstance(value, Mapping):
-        if all(isinstance(key, str) and not key.startswith(_MARK) for key in value):
-            return {key: _to_json(item, f"{where}[{key!r}]") for key, item in value.items()}
-        return {
-            _MARK + "mapping": [
-                [_to_json(key, f"{where} key"), _to_json(item, f"{where}[{key!r}]")]
-                for key, item in value.items()
-            ]
-        }
-    if isinstance(value, list):
-        return [_to_json(item, where) for item in value]
-    if isinstance(value, tuple):
-        return {_MARK + "tuple": [_to_json(item, where) for item in value]}
     raise RecordError(
-        f"{where} holds a {type(value).__name__}, which cannot be stored. Nothing was accepted; "
-        "use text, numbers, booleans, None, dates, datetimes, lists or mappings of these."
+        f"A save option or a metadata value is a {type(value).__name__} ({value!r:.80}), which "
+        "cannot be stored. Nothing was accepted; use text, numbers, booleans, None, dates, "
+        "datetimes, lists or mappings."
     )
 
 
@@ -167,3 +167,7 @@ def _from_json(pairs: list[tuple[str, Any]]) -> Any:
         if tag == _MARK + "mapping":
             return {key: item for key, item in value}
     return dict(pairs)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_DECODER = json.JSONDecoder(object_pairs_hook=_from_json)

@@ -45,14 +45,10 @@ class Chosen:
     roots: tuple[str, ...] | None = None
     where: Callable[[PendingSave], bool] | None = None
 
-    def may_hold(self, record_id: str) -> bool:
-        """Tell from the id alone whether the save can be one of the chosen."""
-        return self.record_ids is None or record_id in self.record_ids
-
     def holds(self, item: PendingSave) -> bool:
         """Tell whether the save is one of the chosen."""
         return (
-            self.may_hold(item.record_id)
+            (self.record_ids is None or item.record_id in self.record_ids)
             and (self.roots is None or any(scopes.contains(r, _place(item)) for r in self.roots))
             and (self.where is None or self.where(item))
         )
@@ -254,13 +250,15 @@ def discard(file: QueueFile, batch_ids: Iterable[str]) -> list[str]:
 
 def purge(file: QueueFile, chosen: Chosen) -> list[str]:
     """Remove the chosen saves, waiting and dead, and wipe the file; return their record ids."""
+    every = f"SELECT items.seq, batch, {_ITEM} FROM items"
     with file.read("looking for saves to remove") as db:
-        rows = db.execute(f"SELECT items.seq, batch, {_ITEM} FROM items ORDER BY seq").fetchall()
-    gone = [
-        (seq, batch, row[0])
-        for seq, batch, *row in rows
-        if chosen.may_hold(row[0]) and chosen.holds(_item(file, row))
-    ]
+        if chosen.record_ids is None:
+            rows = db.execute(every).fetchall()
+        else:
+            rows = []
+            for record_id in sorted(chosen.record_ids):
+                rows += db.execute(f"{every} WHERE record_id = ?", (record_id,))
+    gone = [(seq, batch, row[0]) for seq, batch, *row in rows if chosen.holds(_item(file, row))]
     if gone:
         touched = sorted({batch for _, batch, _ in gone})
         with file.write("removing saves") as db:
