@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("scoring", "trace", "trace_views", "events", "tokens", "facts", "receipts"),
     ("stores", "embedders", "llm", "prompts"),
     ("flows",),
-    ("core", "saving", "memory", "views", "mnemotrace", "testing"),
+    ("core", "saving", "twins", "reach", "views", "reindexing", "memory", "mnemotrace", "testing"),
     ("chat",),
     ("integrations", "cli", "demo", "__main__"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from dataclasses import dataclass
@@ -17,26 +18,43 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 ASKED_AT = datetime(2025, 9, 30, tzinfo=UTC)
-"""The day after the last meeting: recency is judged from here, so every run prints the same."""
+"""The day after the last meeting: recency is judged from here, so every run ranks the same."""
 MATCHES = 2
 PLAIN_WIDTH = 100
+MAX_WIDTH = 120
+
+# Where a line may break: after a word, or after a Chinese character with its punctuation.
+_BREAKS = re.compile(r"[\u4e00-\u9fff][，。！？：；、）]*|[^\s\u4e00-\u9fff]+\s*|\s+")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question, and in which languages it and its answer are."""
+    """One question, in which languages it and its answer are, and where to look."""
 
     languages: str
     text: str
+    scope: str | None = None
 
 
 QUESTIONS = (
     Question("English", "When does the pilot start, and with how many buoys?"),
-    Question("Korean", "흐린 날이 이어졌을 때 배터리는 며칠이나 버텼나요?"),
+    Question("Korean", "갈매기 때문에 발전량이 얼마나 떨어졌나요?"),
     Question("Chinese", "单台成本到底是多少？"),
-    Question("English, answered in Korean", "Why did the captain nearly hit the buoy at night?"),
-    Question("Korean, answered in Chinese", "공장에서 한 달에 부표를 몇 대나 만들 수 있나요?"),
-    Question("Chinese, answered in English", "农户有问题应该找谁？"),
+    Question(
+        "English, answered in Korean",
+        "Is the light on the buoy bright enough at night?",
+        "/project/tidewatch/field",
+    ),
+    Question(
+        "Korean, answered in Chinese",
+        "공장에서 한 달에 몇 대를 만들 수 있나요?",
+        "/project/tidewatch/production",
+    ),
+    Question(
+        "Chinese, answered in English",
+        "保险公司给多少折扣？",
+        "/project/tidewatch/planning",
+    ),
 )
 
 
@@ -46,39 +64,49 @@ def run_demo(storage: str | None = None, out: TextIO | None = None) -> None:
     Args:
         storage: the folder to keep the memory in; None for a temporary one that is gone after.
         out: where to print; standard output when None.
+
+    Raises:
+        StoreError: the folder cannot be used.
     """
     from rich.console import Console
 
-    console = Console(file=out or sys.stdout, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console = Console(file=console.file, width=PLAIN_WIDTH, highlight=False, markup=False)
+    file = out or sys.stdout
+    console = Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
     turns = read_transcript()
-    with Memory(llm=None, embedder="bundled", storage=storage or ":memory:") as memory:
-        _heading(console, "Remember")
-        began = time.perf_counter()
-        records = memory.remember_many([_as_memory(turn) for turn in turns]).wait()
-        seconds = time.perf_counter() - began
+    meetings = {(turn.date, turn.meeting) for turn in turns}
+    began = time.perf_counter()
+    # All of it was said within one month, so being newer counts for less than by default.
+    with Memory(
+        llm=None,
+        embedder="bundled",
+        storage=storage or ":memory:",
+        semantic_weight=0.7,
+        recency_weight=0.1,
+    ) as memory:
+        _heading(console, "Remember: no network, no key, no language model")
+        records = memory.remember_many([as_memory(turn) for turn in turns]).wait()
         console.print(
-            f"{len(turns)} turns of {len({(t.date, t.meeting) for t in turns})} meetings in "
-            f"English, Korean and Chinese: {len(records)} records in {seconds:.1f} s.\n"
+            f"{len(turns)} turns from {len(meetings)} meetings in English, Korean and Chinese: "
+            f"{len({record.id for record in records})} records, "
+            f"{time.perf_counter() - began:.1f} s from start to stored.\n"
         )
         console.print(memory.tree())
-        _heading(console, "Recall")
+        _heading(console, "Recall: score, memory, then when, where and why")
         for question in QUESTIONS:
-            answer = memory.recall(question.text, limit=MATCHES, now=ASKED_AT)
+            answer = memory.recall(question.text, limit=MATCHES, scope=question.scope, now=ASKED_AT)
             _print_answer(console, question, answer)
-        _heading(console, f"The steps of the last recall ({QUESTIONS[-1].text})")
+        _heading(console, "Trace: the steps of the last recall")
         if answer.trace is not None:
-            console.print(answer.trace.render(console.width))
+            console.print(answer.trace.render(_width(console)))
     if storage:
         console.print(
-            f"\nThe memory is in {storage}. Ask it more:\n"
-            f'  mnemotrace recall "What did the insurance people say?" --storage {storage}'
+            f"\nThe memory is kept in {storage}. Ask it more:\n"
+            f'  mnemotrace recall "Who answers the phone at night?" --storage {storage}'
         )
 
 
-def _as_memory(turn: Turn) -> dict[str, object]:
-    """The turn as an item of `remember_many`, with all that a language model would infer."""
+def as_memory(turn: Turn) -> dict[str, object]:
+    """Return a turn as an item of `remember_many`, with all that a model would have to infer."""
     return {
         "content": turn.content,
         "scope": turn.scope,
@@ -90,21 +118,38 @@ def _as_memory(turn: Turn) -> dict[str, object]:
     }
 
 
-def _heading(console: Console, text: str) -> None:
-    from rich.text import Text
+def fold(text: str, width: int) -> list[str]:
+    """Break a text into lines of at most `width` terminal cells; Chinese breaks anywhere."""
+    from rich.cells import cell_len
 
-    console.print(Text(f"\n== {text}\n", style="bold"))
+    lines = [""]
+    for piece in _BREAKS.findall(text):
+        if lines[-1] and cell_len(lines[-1] + piece.rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return [line.rstrip() for line in lines]
+
+
+def _width(console: Console) -> int:
+    return min(console.width, MAX_WIDTH) if console.is_terminal else PLAIN_WIDTH
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print(f"\n== {text} ==\n", style="bold")
 
 
 def _print_answer(console: Console, question: Question, answer: Recall) -> None:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    console.print(Text(f"{question.text}", style="bold cyan"), Text(f"[{question.languages}]"))
+    console.print(question.text, style="bold cyan")
+    where = f"; only in {question.scope}" if question.scope else ""
+    console.print(f"  {question.languages}{where}. Confidence {answer.confidence:.2f}.")
     for match in answer:
         record = match.record
-        where = f"{record.created_at.date()}  {record.scope}  ({', '.join(match.match_reasons)})"
-        text = Text.assemble((f"{match.score:.2f}  ", "green"), record.content)
-        console.print(Padding(text, (0, 0, 0, 2)))
-        console.print(Padding(Text(where, style="dim"), (0, 0, 0, 8)))
-    console.print(f"  confidence {answer.confidence:.2f}\n")
+        first, *rest = fold(record.content, _width(console) - 8)
+        console.print(f"  {match.score:.2f}  {first}")
+        for line in rest:
+            console.print(f"        {line}")
+        reasons = ", ".join(match.match_reasons)
+        console.print(
+            f"        {record.created_at.date()}  {record.scope}  ({reasons})", style="dim"
+        )
+    console.print()
