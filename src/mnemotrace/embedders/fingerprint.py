@@ -22,8 +22,10 @@ CANARY = "The lighthouse keeper writes down the weather every evening. 등대지
 _RELATED = (
     ("Which database does our team use?", "Our team uses the PostgreSQL database."),
     ("When does Anna's train to Berlin leave?", "Anna's train to Berlin leaves at nine."),
+    ("What is Tom allergic to?", "Tom cannot eat peanuts, he is allergic to them."),
     ("미나는 무슨 음식을 좋아해?", "미나는 매운 음식을 좋아한다."),
-    ("会议几点开始？", "会议下午三点开始。"),
+    ("회의는 언제 시작하나요?", "회의는 매주 월요일 오후 세 시에 시작합니다."),
+    ("项目的预算是多少？", "这个项目的预算是五十万元。"),
     ("¿Dónde vive la hermana de Pablo?", "La hermana de Pablo vive en Sevilla."),
     ("Какой кофе пьёт Олег?", "Олег пьёт чёрный кофе без сахара."),
 )
@@ -34,7 +36,11 @@ DEFAULT_CALIBRATION = {"lo": 0.2, "hi": 0.9}
 """Used for an embedder that cannot tell the fixed pairs apart."""
 
 MIN_CONTRAST = 0.15
-"""Least difference between related and unrelated pairs that is taken as a measurement."""
+"""Least difference between related and unrelated pairs that counts as measured."""
+
+MIN_CLEAR_CONTRAST = 0.03
+"""The same where every related pair is above nearly all unrelated ones: some models (E5) give all
+texts cosines near 0.8 and still tell them apart."""
 
 SAME_COSINE = 0.98
 """Canaries at least this near are one model: hosted models wobble by less than 0.001, and two
@@ -57,18 +63,19 @@ def measure(vectors: NDArray[np.float32]) -> tuple[list[float] | None, dict[str,
             nothing about.
 
     Returns:
-        The canary's vector, length 1, rounded to 5 decimals; None where it is all zeros. The
-        calibration ``{"lo", "hi"}``: median cosine of the question-note pairs that do not
-        belong together and of those that do, for mapping a cosine to a confidence.
+        The canary's vector, length 1, rounded to 5 decimals; None where it is all zeros. Then the
+        calibration that turns a cosine into a confidence: ``lo``, which nine in ten pairs of a
+        question and a foreign note stay below (recall looks at the best of many), and ``hi``, the
+        median of the questions with their own notes.
     """
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
     unit = vectors / np.where(lengths == 0.0, 1.0, lengths)
     canary = [round(float(x), 5) for x in unit[0]] if lengths[0, 0] else None
     cosines = unit[1::2] @ unit[2::2].T
-    related = np.eye(len(_RELATED), dtype=bool)
-    lo = float(np.median(cosines[~related]))
-    hi = float(np.median(cosines[related]))
-    if not lengths.all() or hi - lo < MIN_CONTRAST:
+    own = np.eye(len(_RELATED), dtype=bool)
+    lo, hi = float(np.percentile(cosines[~own], 90)), float(np.median(cosines[own]))
+    clear = float(cosines[own].min()) > lo
+    if not lengths.all() or hi - lo < (MIN_CLEAR_CONTRAST if clear else MIN_CONTRAST):
         return canary, dict(DEFAULT_CALIBRATION)
     return canary, {"lo": round(lo, 4), "hi": round(hi, 4)}
 

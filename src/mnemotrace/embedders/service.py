@@ -157,16 +157,23 @@ class EmbeddingService:
 
     def _checked(self, raw: Any, expected: int, offset: int, allow_zero: bool) -> Vectors:
         """Turn one answer of the embedder into (n, d) float32, or say what is wrong with it."""
-        rows = self._rows(raw, expected, offset)
+        if isinstance(raw, np.ndarray) and raw.ndim == 2 and raw.dtype.kind == "f":
+            rows: Any = raw
+            self._counted(raw, expected)
+        else:
+            rows = self._rows(raw, expected, offset)
         wanted = self._dimension or len(rows[0])
         for number, row in enumerate(rows, start=offset + 1):
-            if len(row) != wanted:
-                origin = "it is known to return" if self._dimension else "text 1 has"
+            if len(row) != wanted or wanted == 0:
+                known = "returns" if self._dimension else "returned first"
                 raise self._bad(
-                    f"returned a vector of length {len(row)} for text {number}, "
-                    f"where {origin} length {wanted}"
+                    f"returned a vector of length {len(row)} for text {number}, where it {known} "
+                    f"vectors of length {wanted}"
                 )
-        vectors = np.stack(rows)
+        # Always a copy: an embedder may use its buffer again. Numbers beyond float32 become
+        # infinite, which is reported as such.
+        with np.errstate(over="ignore"):
+            vectors = np.array(rows, dtype=np.float32, order="C")
         finite = np.isfinite(vectors).all(axis=1)
         if not finite.all():
             raise self._bad(
@@ -190,25 +197,26 @@ class EmbeddingService:
             items = list(raw)
         except TypeError:
             raise self._bad(f"returned {type(raw).__name__}, not a list of vectors") from None
-        if len(items) != expected:
-            hint = ""
-            if items and np.ndim(items[0]) == 0:
-                hint = " (a flat list of numbers: it must return a list of vectors)"
-            raise self._bad(f"returned {len(items)} vectors for {expected} texts{hint}")
+        self._counted(items, expected)
         rows = []
         for number, item in enumerate(items, start=offset + 1):
             try:
-                # Out of float32's range becomes infinite, which is reported as such later.
                 with np.errstate(over="ignore"):
                     row = np.asarray(item, dtype=np.float32)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, RuntimeError):
                 raise self._bad(f"returned something not numeric for text {number}") from None
-            if row.ndim != 1 or row.size == 0:
+            if row.ndim != 1:
                 raise self._bad(
                     f"returned an array of shape {row.shape} for text {number}, not a vector"
                 )
             rows.append(row)
         return rows
+
+    def _counted(self, items: Any, expected: int) -> None:
+        if len(items) != expected:
+            flat = len(items) > 0 and np.ndim(items[0]) == 0
+            hint = " (a flat list of numbers: it must return a list of vectors)" if flat else ""
+            raise self._bad(f"returned {len(items)} vectors for {expected} texts{hint}")
 
     def _bad(self, what: str) -> EmbedderError:
         return EmbedderError(f"the embedder {self.name} {what}. Nothing was stored")

@@ -33,7 +33,7 @@ class LiteLLMModel:
     Args:
         model: litellm's name for it, such as "gpt-4o-mini" or "ollama/llama3.2".
         settings: handed on to litellm: ``api_key``, ``api_base``, ``max_tokens``, ... The
-            temperature is 0 unless given here; models that refuse it are asked without.
+            temperature is 0 unless given here, or left out where a model refuses that.
     """
 
     def __init__(self, model: str, **settings: Any) -> None:
@@ -75,7 +75,7 @@ class LiteLLMModel:
 
     async def _ask(self, litellm: Any, request: LLMRequest) -> Any:
         ways = list(_ways(request.schema))
-        first = min(self._way, len(ways) - 1)
+        first = min(self._way, len(ways) - 1) if request.schema is not None else 0
         for number, way in enumerate(ways[first:], start=first):
             try:
                 response = await litellm.acompletion(
@@ -85,11 +85,10 @@ class LiteLLMModel:
                     max_retries=0,
                     num_retries=0,
                     drop_params=True,
-                    **way,
-                    **self._arguments(),
+                    **(way | self._arguments()),
                 )
             except Exception as error:
-                if number + 1 < len(ways) and _rejected(litellm, error):
+                if number + 1 < len(ways) and _form_refused(litellm, error):
                     continue
                 raise self._translated(litellm, error) from error
             if request.schema is not None:
@@ -98,23 +97,20 @@ class LiteLLMModel:
         raise AssertionError("the loop returns or raises")
 
     def _arguments(self) -> dict[str, Any]:
-        arguments = {"temperature": 0.0, **self._settings}
-        own_server = arguments.get("api_base") or arguments.get("base_url")
-        if own_server and missing_key(self.name, {}) and not arguments.get("api_key"):
-            arguments["api_key"] = NO_KEY_NEEDED
-        return arguments
+        own_server = self._settings.get("api_base") or self._settings.get("base_url")
+        if own_server and not self._settings.get("api_key") and missing_key(self.name, {}):
+            return {**self._settings, "api_key": NO_KEY_NEEDED}
+        return self._settings
 
     def _translated(self, litellm: Any, error: Exception) -> LLMError:
         """Return our error for one of litellm's."""
-        what = f"{type(error).__name__}: {str(error)[:300]}"
-        refused = (
-            litellm.AuthenticationError,
-            litellm.PermissionDeniedError,
-            litellm.NotFoundError,
-            litellm.LiteLLMUnknownProvider,
-            litellm.PaymentRequiredError,
-        )
-        if isinstance(error, refused):
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        if "LLM Provider NOT provided" in str(error):
+            return LLMUnavailableError(
+                f"litellm does not know the model {self.name}: write it as provider/model, "
+                'for example "openai/gpt-4o-mini" or "ollama/llama3.2"'
+            )
+        if getattr(error, "status_code", None) in _REFUSED:
             return LLMUnavailableError(
                 f"the model {self.name} cannot be used; check its name and key: {what}"
             )
@@ -133,43 +129,42 @@ class LiteLLMModel:
         return kind(f"the model {self.name} failed: {what}")
 
 
+_REFUSED = (401, 402, 403, 404)
+"""HTTP statuses that stay the same however often one asks: key, payment, permission, name."""
+
+
 def _ways(schema: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """Yield how to ask for an answer, the strictest first."""
-    if schema is not None:
-        name = str(schema.get("title") or "answer")
-        yield {
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": name, "schema": schema},
-            }
-        }
-        yield {"response_format": {"type": "json_object", "schema": schema}}
+    """Yield the arguments to ask with, the strictest first; the last has nothing to refuse."""
+    if schema is None:
+        yield {"temperature": 0.0}
+    else:
+        named = {"name": str(schema.get("title") or "answer"), "schema": schema}
+        for form in (
+            {"type": "json_schema", "json_schema": named},
+            {"type": "json_object", "schema": schema},
+        ):
+            yield {"temperature": 0.0, "response_format": form}
     yield {}
 
 
-def _rejected(litellm: Any, error: Exception) -> bool:
+def _form_refused(litellm: Any, error: Exception) -> bool:
     """Whether asking in another way may help: the request's form was refused, not its content."""
-    content = (
-        litellm.ContextWindowExceededError,
-        litellm.ContentPolicyViolationError,
-        litellm.LiteLLMUnknownProvider,
-        litellm.PaymentRequiredError,
-    )
+    content = (litellm.ContextWindowExceededError, litellm.ContentPolicyViolationError)
     form = (litellm.BadRequestError, litellm.UnprocessableEntityError)
-    return isinstance(error, form) and not isinstance(error, content)
+    known = "LLM Provider NOT provided" not in str(error)
+    return known and isinstance(error, form) and not isinstance(error, content)
 
 
 def _unreachable(error: BaseException) -> bool:
     """Whether no connection could be made; litellm reports that as an internal server error."""
-    seen = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        if isinstance(cause, ConnectionRefusedError | OSError) or type(cause).__name__ in (
-            "ConnectError",
-            "ClientConnectorError",
-        ):
-            return not isinstance(cause, TimeoutError)
+    for _ in range(20):  # chains may be circular
+        if cause is None:
+            break
+        if isinstance(cause, TimeoutError):
+            return False
+        if isinstance(cause, OSError) or type(cause).__name__ == "ConnectError":
+            return True
         cause = cause.__cause__ or cause.__context__
     return False
 
@@ -189,4 +184,4 @@ def _cost(litellm: Any, response: Any, model: str) -> float | None:
         cost = litellm.completion_cost(completion_response=response, model=model)
     except Exception:  # noqa: BLE001 - what it raises for a model without a price
         return None
-    return float(cost) if cost else None
+    return float(cost)

@@ -79,11 +79,9 @@ class LLMService:
         request = LLMRequest(purpose, system, prompt, model.model_json_schema())
         async with self._limit():
             try:
-                async with asyncio.timeout(self._timeout) as deadline:
+                async with asyncio.timeout(self._timeout):
                     reply = await self._complete(request)
             except TimeoutError as error:
-                if not deadline.expired():
-                    raise _wrapped(error) from error
                 raise LLMError(
                     f"the language model did not answer {purpose} within {self._timeout:g} s; "
                     "raise llm_timeout or use a faster model"
@@ -122,15 +120,16 @@ class LLMService:
     async def _call(self, request: LLMRequest, attempt: int) -> LLMReply:
         """Call the model once, recorded in the trace, its exceptions turned into ours."""
         start = time.perf_counter()
-        reply = LLMReply("", model=str(getattr(self.llm, "name", "") or ""))
+        reply = LLMReply("", model=str(getattr(self.llm, "name", "")))
         failure: BaseException | None = None
         try:
-            reply = await self.llm.complete(request)
-            if not isinstance(reply, LLMReply):
+            answer = await self.llm.complete(request)
+            if not isinstance(answer, LLMReply):
                 raise LLMError(
-                    f"the language model object returned {type(reply).__name__} from `complete`, "
+                    f"the language model object returned {type(answer).__name__} from `complete`, "
                     "not an LLMReply"
                 )
+            reply = answer
             return reply
         except LLMError as error:
             failure = error
@@ -142,14 +141,15 @@ class LLMService:
             failure = error
             raise
         finally:
-            took = (time.perf_counter() - start) * 1000.0
-            answered = failure is None
+            took = reply.latency_ms
+            if took is None:
+                took = (time.perf_counter() - start) * 1000.0
             record_llm_call(
                 request.purpose,
                 reply.model,
-                reply.tokens_in if answered else 0,
-                reply.tokens_out if answered else 0,
-                reply.cost if answered else None,
+                reply.tokens_in,
+                reply.tokens_out,
+                reply.cost,
                 took,
                 attempt=attempt,
                 error=failure,
