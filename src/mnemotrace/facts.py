@@ -11,28 +11,42 @@ import re
 import unicodedata
 from collections import Counter
 
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
 # Words that turn a statement round, in the languages our users write.
-_NEGATIONS = frozenset(
-    "not no never none neither nor without cannot can't won't don't doesn't didn't isn't aren't "
-    "wasn't weren't hasn't haven't hadn't wouldn't couldn't shouldn't nobody nothing nowhere "
-    "unable hardly stopped quit former formerly except unless against".split()
+_NEGATIONS = _set(
+    """
+    not no never none neither nor without cannot can't won't don't doesn't didn't isn't
+    aren't wasn't weren't hasn't haven't hadn't wouldn't couldn't shouldn't nobody nothing
+    nowhere unable hardly stopped quit former formerly except unless against
+    """
 )
-_CALENDAR = frozenset(
-    "january february march april may june july august september october november december "
-    "jan feb mar apr jun jul aug sep sept oct nov dec monday tuesday wednesday thursday friday "
-    "saturday sunday mon tue tues wed thu thur thurs fri sat sun today tomorrow yesterday tonight "
-    "morning afternoon evening night am pm bc ad weekly daily monthly yearly".split()
+_CALENDAR = _set(
+    """
+    january february march april may june july august september october november december
+    jan feb mar apr jun jul aug sep sept oct nov dec monday tuesday wednesday thursday
+    friday saturday sunday mon tue tues wed thu thur thurs fri sat sun today tomorrow
+    yesterday tonight morning afternoon evening night am pm bc ad weekly daily monthly
+    yearly
+    """
 )
-_UNITS = frozenset(
-    "ms sec second seconds min minute minutes hour hours day days week weeks month months year "
-    "years mm cm m km inch inches feet ft mile miles g kg lb lbs oz ton tons ml l litre litres "
-    "liter liters gb mb kb tb gib mib percent degrees celsius fahrenheit usd eur krw cny jpy won "
-    "yen yuan dollar dollars euro euros thousand million billion k".split()
+_UNITS = _set(
+    """
+    ms sec second seconds min minute minutes hour hours day days week weeks month months
+    year years mm cm m km inch inches feet ft mile miles g kg lb lbs oz ton tons ml l litre
+    litres liter liters gb mb kb tb gib mib percent degrees celsius fahrenheit usd eur krw
+    cny jpy won yen yuan dollar dollars euro euros thousand million billion k
+    """
 )
 # Words that carry nothing of their own; a difference in these alone is no difference.
-_FUNCTION_WORDS = frozenset(
-    "a an the is are was were be been being am to of in on at for and or that this it its with "
-    "as by from has have had will would do does did so very really just also".split()
+_FUNCTION_WORDS = _set(
+    """
+    a an the is are was were be been being am to of in on at for and or that this it its
+    with as by from has have had will would do does did so very really just also
+    """
 )
 _SCRIPTS = re.compile(r"[぀-ヿ㐀-䶿一-鿿豈-﫿가-힯ᄀ-ᇿ]+")
 _TOKEN = re.compile(
