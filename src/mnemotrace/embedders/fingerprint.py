@@ -7,6 +7,7 @@ one fixed text, the canary.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,9 +50,9 @@ models of one length are unrelated."""
 
 def describe(embedder: Any) -> str:
     """Return the module and qualified name of a function, or of an object's class."""
-    while hasattr(embedder, "func"):  # functools.partial
+    while isinstance(embedder, functools.partial):
         embedder = embedder.func
-    named = embedder if hasattr(embedder, "__qualname__") else type(embedder)
+    named = embedder if isinstance(getattr(embedder, "__qualname__", None), str) else type(embedder)
     return f"{named.__module__}.{named.__qualname__}"
 
 

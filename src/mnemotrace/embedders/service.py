@@ -62,6 +62,7 @@ class EmbeddingService:
         self._dimension = _positive_attribute(embedder, "dimension")
         self._max_batch = max_batch or _positive_attribute(embedder, "max_batch") or MAX_BATCH
         self._fingerprint: dict[str, Any] | None = None
+        self._measuring: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._executor: tuple[int, ThreadPoolExecutor] | None = None
 
     @property
@@ -98,16 +99,17 @@ class EmbeddingService:
         Raises:
             EmbedderError: as `embed_documents`.
         """
-        if self._fingerprint is None:
-            vectors = await self._embed(self._documents, FIXED_TEXTS, allow_zero=True)
-            canary, calibration = measure(vectors)
-            self._fingerprint = {
-                "provider": self.provider,
-                "model": self.model,
-                "dimension": int(vectors.shape[1]),
-                "canary": canary,
-                "calibration": calibration,
-            }
+        async with self._measure_lock():
+            if self._fingerprint is None:
+                vectors = await self._embed(self._documents, FIXED_TEXTS, allow_zero=True)
+                canary, calibration = measure(vectors)
+                self._fingerprint = {
+                    "provider": self.provider,
+                    "model": self.model,
+                    "dimension": int(vectors.shape[1]),
+                    "canary": canary,
+                    "calibration": calibration,
+                }
         return dict(self._fingerprint)
 
     async def verify(self, recorded: Mapping[str, Any]) -> None:
@@ -147,6 +149,13 @@ class EmbeddingService:
         run = functools.partial(contextvars.copy_context().run, call.function, texts)
         result = await asyncio.get_running_loop().run_in_executor(self._workers(), run)
         return await result if inspect.isawaitable(result) else result
+
+    def _measure_lock(self) -> asyncio.Lock:
+        """Return the lock that makes parallel first uses pay for one fingerprint only."""
+        loop = asyncio.get_running_loop()
+        if self._measuring is None or self._measuring[0] is not loop:
+            self._measuring = (loop, asyncio.Lock())
+        return self._measuring[1]
 
     def _workers(self) -> ThreadPoolExecutor:
         # A forked child inherits the pool but not its threads, so it needs one of its own.

@@ -26,9 +26,8 @@ class FakeEmbedder:
     Its faults are switched on and off at any time by setting an attribute:
 
     Attributes:
-        fail: an exception to raise at every call, or True for a RuntimeError; also of
-            the first `fail_times` calls only, when that is set.
-        fail_times: how many more calls fail; None for all of them.
+        fail: an exception to raise at every call, or True for a RuntimeError.
+        fail_times: how many more calls fail while `fail` is set; None for all of them.
         fault: ``"count"`` (one vector too few), ``"length"`` (the last vector is one number too
             long), ``"nan"`` or ``"zeros"`` (in the last vector); None for none.
         delay: seconds each call takes.
@@ -38,6 +37,8 @@ class FakeEmbedder:
     Args:
         vectors: vectors for given texts, all of one length.
         dimension: length of all vectors; default: that of `vectors`, else 64.
+        seed: another number gives another model: other vectors for the same words.
+        fail: see above; likewise `fault` and `delay`.
 
     Raises:
         ValueError: `vectors` are not all of this length.
@@ -50,6 +51,7 @@ class FakeEmbedder:
         vectors: Mapping[str, Sequence[float]] | None = None,
         dimension: int | None = None,
         *,
+        seed: int = 0,
         fail: bool | Exception = False,
         fault: str | None = None,
         delay: float = 0.0,
@@ -61,6 +63,7 @@ class FakeEmbedder:
         if len(lengths) > 1:
             raise ValueError(f"vectors of several lengths: {sorted(lengths)}")
         self.dimension: int = next(iter(lengths), 64)
+        self.seed = seed
         self.fail = fail
         self.fail_times: int | None = None
         self.fault = fault
@@ -90,8 +93,9 @@ class FakeEmbedder:
     def _hashed(self, text: str) -> list[float]:
         total = np.zeros(self.dimension)
         for term in tokenize(text) or [text]:
-            seed = int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "big")
-            total += np.random.default_rng(seed).normal(size=self.dimension)
+            key = f"{self.seed} {term}".encode("utf-8", "surrogatepass")
+            number = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big")
+            total += np.random.default_rng(number).normal(size=self.dimension)
         unit: list[float] = (total / np.linalg.norm(total)).tolist()
         return unit
 
