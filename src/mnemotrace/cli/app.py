@@ -37,7 +37,9 @@ def _print_version(wanted: bool) -> None:
 def _root(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     pass
@@ -45,9 +47,10 @@ def _root(
 
 @app.command()
 def demo(storage: Storage = None) -> None:
-    """Remember a meeting transcript in three languages, recall from it, show the steps.
+    """Remember a transcript, recall from it, show the steps.
 
-    Needs no network and no key. Without --storage, everything is gone afterwards.
+    The transcript is of meetings in English, Korean and Chinese. No network and no key are
+    needed. Without --storage, everything is gone afterwards.
     """
     from mnemotrace.demo import run_demo
 

@@ -65,9 +65,10 @@ def open_memory(
         if must_exist:
             memory.drain_writes()  # what an earlier process left counts too
             if memory.store.manifest() is None:
+                place = storage or f"the default place ({DEFAULT_PLACE})"
                 raise StoreError(
-                    f"There is no memory at {storage or DEFAULT_PLACE}. Remember something "
-                    "first, or name another place with --storage."
+                    f"There is no memory at {place}. Remember something first, or name another "
+                    "place with --storage."
                 )
         yield memory
 

@@ -52,7 +52,7 @@ AsOf = Annotated[
 
 
 def recall(
-    query: Annotated[str, typer.Argument(help="What you want to know.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What you want to know.")],
     scope: Scope = None,
     depth: Annotated[
         Literal["deep", "shallow"],
@@ -153,7 +153,7 @@ def show(
     as_json: AsJson = False,
     storage: Storage = None,
 ) -> None:
-    """Show one memory with all that is known of it."""
+    """Show one memory in full."""
     with open_memory(storage, must_exist=True) as memory:
         if history:
             versions = memory.history(record_id, source, include_private)
@@ -179,7 +179,7 @@ def tree(
     include_private: IncludePrivate = False,
     storage: Storage = None,
 ) -> None:
-    """Print the scopes as a tree, with the number of memories in each."""
+    """Print the scopes as a tree with counts."""
     with open_memory(storage, must_exist=True) as memory:
         text = memory.tree(path, max_depth, source=source, include_private=include_private)
     typer.echo(printable(text))

@@ -28,7 +28,9 @@ from .output import print_json, record_json, record_line
 
 
 def remember(
-    text: Annotated[str, typer.Argument(help="What to remember; - reads standard input.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="What to remember; - reads standard input.")
+    ],
     scope: Annotated[
         str | None, typer.Option(metavar="PATH", help="Where it goes; inferred when left out.")
     ] = None,
@@ -83,7 +85,7 @@ def remember(
 
 def forget(
     record_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="These records.")
+        list[str] | None, typer.Argument(metavar="ID", help="These records.")
     ] = None,
     scope: Scope = None,
     category: Categories = None,
@@ -101,7 +103,10 @@ def forget(
     as_json: AsJson = False,
     storage: Storage = None,
 ) -> None:
-    """Forget the memories that meet all the criteria given; at least one is needed."""
+    """Forget the memories that meet every criterion.
+
+    At least one criterion is needed; `reset` empties everything.
+    """
     criteria = (record_ids, scope, category, older_than, metadata, source)
     if not any(criteria):
         raise typer.BadParameter(
@@ -121,6 +126,11 @@ def forget(
             include_private=include_private,
             erase=not retire,
         )
+    if record_ids and not gone:
+        raise RecordNotFoundError(
+            f"No visible record meets the criteria with id {', '.join(record_ids)}; nothing was "
+            "forgotten. Private records need --source or --include-private."
+        )
     if as_json:
         print_json(
             {
@@ -132,15 +142,10 @@ def forget(
         )
     else:
         typer.echo(_count("Forgot", gone))
-    if record_ids and not gone:
-        raise RecordNotFoundError(
-            f"No visible record meets the criteria with id {', '.join(record_ids)}; nothing was "
-            "forgotten. Private records need --source or --include-private."
-        )
 
 
 def reset(scope: Scope = None, yes: Yes = False, storage: Storage = None) -> None:
-    """Erase every memory, private ones included, in a scope or everywhere."""
+    """Erase all memories, private ones too."""
     with open_memory(storage, must_exist=True) as memory:
         confirm(f"Erase every memory in {scope or '/'}, private ones included?", yes=yes)
         gone = memory.reset(scope)

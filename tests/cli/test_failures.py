@@ -1,0 +1,137 @@
+"""What goes wrong ends with one line and the right exit code, and changes nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mnemotrace import Memory, __version__
+
+from .conftest import Cli
+
+READING = [
+    ("list",),
+    ("recall", "anything"),
+    ("show", "some-id"),
+    ("tree",),
+    ("info",),
+    ("forget", "some-id", "--yes"),
+    ("reset", "--yes"),
+]
+
+
+@pytest.mark.parametrize("words", READING, ids=lambda words: words[0])
+def test_where_there_is_no_memory_a_reader_says_so_and_makes_none(
+    cli: Cli, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = cli(*words, code=1)
+    assert done.out == ""
+    assert "There is no memory" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("remember", "  "),
+        ("remember", "x", "--scope", "/a/../b"),
+        ("remember", "x", "--metadata", "n=NaN"),
+        ("recall", " "),
+        ("show", "nobody"),
+        ("forget", "nobody", "--yes"),
+        ("list", "--scope", "/a\x00"),
+        ("list", "--storage", "chroma"),
+    ],
+)
+def test_an_error_is_one_line_on_stderr(
+    cli: Cli, remember: Callable[..., str], words: tuple[str, ...]
+) -> None:
+    remember("Something is here.")
+    done = cli(*words, code=1)
+    assert done.out == ""
+    assert done.err.startswith("mnemotrace: ")
+    assert done.err.count("\n") == 1
+    assert len(cli("list").lines) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("remembr", "x"),
+        ("remember",),
+        ("remember", "x", "--importance", "2"),
+        ("remember", "x", "--metadata", "novalue"),
+        ("remember", "x", "--created-at", "yesterday"),
+        ("recall", "x", "--depth", "medium"),
+        ("recall", "x", "--limit", "-1"),
+        ("recall", "x", "--sope", "/a"),
+        ("list", "--since", "2025-13-01"),
+        ("forget", "--yes"),
+        ("tree", "--max-depth", "-1"),
+    ],
+)
+def test_a_wrong_command_line_is_code_2_and_makes_no_memory(
+    cli: Cli, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = cli(*words, code=2)
+    assert done.out == ""
+    assert "Error:" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "diary.txt").write_text("Dear diary", encoding="utf-8")
+    done = cli("remember", "x", "--no-llm", "--storage", "notes", code=1)
+    assert "not a mnemotrace store" in done.err
+    assert [path.name for path in (tmp_path / "notes").iterdir()] == ["diary.txt"]
+
+
+def test_version_and_help_print_and_make_no_memory(cli: Cli, tmp_path: Path) -> None:
+    assert cli("--version").out == f"{__version__}\n"
+    commands = ("demo", "remember", "recall", "list", "show", "tree", "info", "forget", "reset")
+    overview = cli("--help").out
+    for command in commands:
+        assert f"\n  {command} " in overview
+        assert "--storage" in cli(command, "--help").out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_memory_in_use_elsewhere_is_named_with_its_process(tmp_path: Path) -> None:
+    with Memory(llm=None, storage=tmp_path / "store") as memory:
+        memory.remember("Mine", scope="/", categories=[], importance=0.5)
+        done = _python("-m", "mnemotrace", "list", "--storage", str(tmp_path / "store"))
+    assert done.returncode == 1
+    assert str(os.getpid()) in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_terminal_that_cannot_show_a_letter_gets_an_escape_instead_of_a_crash(
+    tmp_path: Path,
+) -> None:
+    with Memory(llm=None, storage=tmp_path / "store") as memory:
+        memory.remember("등대", scope="/", categories=[], importance=0.5)
+    done = _python(
+        *("-m", "mnemotrace", "list", "--storage", str(tmp_path / "store")),
+        PYTHONIOENCODING="latin-1",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "\\ub4f1\\ub300" in done.stdout
+
+
+def _python(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=os.environ | environment,
+        check=False,
+    )
