@@ -13,6 +13,7 @@ import numpy as np
 
 from mnemotrace import facts, scopes
 from mnemotrace.embedders.lexical import encode_document, text_hash
+from mnemotrace.errors import ScopeError
 from mnemotrace.records import ANALYSIS_PENDING, MemoryRecord
 from mnemotrace.stores.backend import (
     NewVersion,
@@ -327,6 +328,9 @@ def _new_record(item: Item, now: datetime, default_importance: float) -> MemoryR
 
 
 def _placed(base: str, suggested: str) -> str:
-    """Return a suggested scope within the writer's own subtree."""
-    path = scopes.normalise(suggested)
-    return path if scopes.contains(base, path) else scopes.join(base, path)
+    """Return a suggested scope within the writer's own subtree; its top where none fits."""
+    try:
+        path = scopes.normalise(suggested)
+        return path if scopes.contains(base, path) else scopes.join(base, path)
+    except ScopeError:
+        return base
