@@ -357,14 +357,14 @@ class span:
         if outside is None or outside[0].closed:
             return None
         trace, parent = outside
-        if len(trace.spans) >= MAX_SPANS:
-            trace.dropped += 1
-            return None
         child = Span(
             next(trace._ids), parent.id, self._name, self._kind, trace.elapsed_ns(),
             attempt=self._attempt, attrs=self._attrs,
         )  # fmt: skip
-        trace.spans.append(child)
+        if len(trace.spans) < MAX_SPANS:
+            trace.spans.append(child)
+        else:
+            trace.dropped += 1
         self._outside = outside
         self._active = (trace, child)
         _current.set(self._active)
@@ -435,10 +435,12 @@ def record_llm_call(
         tokens_out=tokens_out,
         cost=cost,
     ) as call:
-        if call is not None:
-            call.start_ns = max(0, call.start_ns - int(duration_ms * 1e6))
-            if error is not None:
-                _record_error(call, error)
+        pass
+    if call is not None:
+        call.end_ns = call.start_ns
+        call.start_ns = max(0, call.end_ns - int(duration_ms * 1e6))
+        if error is not None:
+            _record_error(call, error)
 
 
 def plain(value: Any) -> Any:

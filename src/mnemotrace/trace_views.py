@@ -10,6 +10,7 @@ import html
 import itertools
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ MAX_VALUE = 80
 """Characters of one fact in the terminal tree."""
 MAX_CONTENT = 300
 """Characters of one kept text in the terminal tree; HTML shows it whole."""
+MAX_SIBLINGS = 20
+"""Spans of one name shown below one span; the others are summed up in a line."""
 MAX_ITEMS = 6
 MAX_ITEM = 24
 _JOINERS = "\u200c\u200d"  # needed inside words and emoji of several scripts
@@ -99,18 +102,41 @@ def trace_text(trace: Trace, width: int | None = None) -> str:
 
 def trace_tree(trace: Trace) -> Tree:
     """Return the trace as a rich tree, for `rich.print` and consoles of your own."""
+    from rich.text import Text
     from rich.tree import Tree
 
     below = trace.children()
     tree = Tree(_label(trace.root, trace.duration_ms), guide_style="dim")
-    pending = [(tree, child) for child in reversed(below.get(0, []))]
+    pending: list[tuple[Tree, Span | str]]
+    pending = [(tree, child) for child in reversed(_shown(below.get(0, [])))]
     while pending:
         branch, item = pending.pop()
+        if isinstance(item, str):
+            branch.add(Text(item, style="dim"))
+            continue
         node = branch.add(_label(item, item.duration_ms))
-        pending.extend((node, child) for child in reversed(below.get(item.id, [])))
+        pending.extend((node, child) for child in reversed(_shown(below.get(item.id, []))))
     if trace.dropped:
         tree.add(f"{trace.dropped} more spans were not kept")
     return tree
+
+
+def _shown(siblings: list[Span]) -> list[Span | str]:
+    """Return siblings, with all but the first 20 of each name summed up in a line at the end."""
+    shown: list[Span | str] = []
+    rest: dict[str, list[Span]] = {}
+    seen: Counter[str] = Counter()
+    for item in siblings:
+        seen[item.name] += 1
+        if seen[item.name] <= MAX_SIBLINGS:
+            shown.append(item)
+        else:
+            rest.setdefault(item.name, []).append(item)
+    for name, items in rest.items():
+        line = f"{len(items)} more {visible(name)}, {sum(i.duration_ms for i in items):.1f} ms"
+        failed = sum(item.status != "ok" for item in items)
+        shown.append(f"{line}, {failed} failed" if failed else line)
+    return shown
 
 
 def _label(item: Span, duration_ms: float) -> Text:
@@ -174,12 +200,17 @@ def trace_html(trace: Trace) -> str:
             continue
         is_root = item is trace.root
         line = _span_html(item, trace.duration_ms if is_root else item.duration_ms, total_ns)
-        children = below.get(item.id, [])
+        children = _shown(below.get(item.id, []))
         indent = "" if is_root else f' style="{_INDENT}"'
         if children:
             parts.append(f"<details open{indent}><summary>{line}</summary>{_content_html(item)}")
             pending.append("</details>")
-            pending.extend(reversed(children))
+            pending.extend(
+                f'<div style="{_INDENT};{_DIM}">{_text(child)}</div>'
+                if isinstance(child, str)
+                else child
+                for child in reversed(children)
+            )
         else:
             parts.append(f"<div{indent}>{line}{_content_html(item)}</div>")
     if trace.dropped:
