@@ -19,7 +19,17 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("stores", "embedders", "llm", "prompts"),
     ("flows",),
     (
-        *("core", "curation", "saving", "twins", "reach", "views", "reindexing", "memory"),
+        *(
+            "core",
+            "curation",
+            "discovery",
+            "saving",
+            "twins",
+            "reach",
+            "views",
+            "reindexing",
+            "memory",
+        ),
         *("mnemotrace", "testing"),
     ),
     ("chat",),
