@@ -12,8 +12,10 @@ WINDOW = 1500
 def split(text: str, size: int = WINDOW) -> list[str]:
     """Cut a text into pieces of at most `size` characters, at spaces where there are any.
 
-    Joined together again the pieces are the text; a text that fits is returned as it is.
+    Joined together again the pieces are the text, except that half a surrogate pair, which no
+    model can read, becomes a question mark.
     """
+    text = text.encode("utf-8", "replace").decode("utf-8")
     pieces = []
     start = 0
     while len(text) - start > size:
