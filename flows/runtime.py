@@ -284,7 +284,7 @@ class Runtime:
         self._reset()
         if workers is not None:
             workers.shutdown()
-        if loop is not None:
+        if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(loop.stop)
 
     def drain(self, seconds: float = EXIT_SECONDS) -> None:
