@@ -15,9 +15,11 @@ OPERATIONS = {
     "scoped": "recall inside a 1 % scope, p50",
     "tree": "tree, p50",
     "remember": "remember, all fields given, p50",
+    "turn": "remember, then shallow recall, p50",
     "remember_many": "remember_many(1000) until saved, p50",
 }
 RECALLS = ("shallow", "deep", "scoped")
+SEARCHES = (*RECALLS, "turn")
 JUDGED_AT = 10_000
 REQUIRED_RATIOS = {
     "shallow": 12.0,
@@ -139,7 +141,7 @@ def _size_table(measured: Measured, size: int) -> str:
         times = times_of(measured, size, op)
         cells = [_time(times.get(name, [])) for name in (OURS, *peers)]
         rows.append([title, *cells, *(_ratio(ratio(times, name)) for name in peers)])
-    for op in RECALLS:
+    for op in SEARCHES:
         cells = [_share(systems.get(name, {}).get("ops", {}).get(op)) for name in (OURS, *peers)]
         rows.append([f"source record among the ten: {op}", *cells, *("" for _ in peers)])
     cold = {name: found.get("first_ms", []) for name, found in systems.items()}

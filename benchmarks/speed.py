@@ -30,8 +30,16 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 ENVIRONMENTS = HERE / ".envs"
 SEED = 1
-WRITES = ("remember", "remember_many")
-CALLS = {"shallow": 30, "deep": 20, "scoped": 30, "tree": 3, "remember": 20, "remember_many": 1}
+FIRST_WRITE = "remember"
+CALLS = {
+    "shallow": 30,
+    "deep": 20,
+    "scoped": 30,
+    "tree": 3,
+    "remember": 20,
+    "turn": 10,
+    "remember_many": 1,
+}
 ROUND_SECONDS = 5.0
 FRESH_PROCESSES = 5
 
@@ -226,7 +234,7 @@ def measure_size(
             for op in RECALLS:
                 worker.ask("run", op=op, first=1_000_000, calls=20, seconds=ROUND_SECONDS)
         for op in OPERATIONS:
-            if op == WRITES[0]:
+            if op == FIRST_WRITE:
                 for worker in workers:
                     found[worker.name]["read"] = worker.ask("stat")
                     if worker.name == "mnemotrace":

@@ -28,7 +28,7 @@ def measured(ours: float, crewai: float) -> dict[str, Any]:
     """Canned measurements: every median of ours and of CrewAI is the given one."""
 
     def system(name: str, milliseconds: float) -> dict[str, Any]:
-        ops = ("shallow", "deep", "scoped", "tree", "remember", "remember_many")
+        ops = ("shallow", "deep", "scoped", "tree", "remember", "turn", "remember_many")
         times = [milliseconds / 2, milliseconds, milliseconds * 9]
         return {
             "loaded": {

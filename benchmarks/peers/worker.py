@@ -167,6 +167,10 @@ class Worker:
         if op == "remember":
             item = corpus.item(self._next(1))
             return lambda: peer.remember(item), None
+        if op == "turn":
+            item = corpus.item(self._next(1))
+            words = " ".join(item.content.split()[2:8])
+            return lambda: self._turn(item, words), words
         if op == "remember_many":
             start = self._next(1000)
             items = [corpus.item(n) for n in range(start, start + 1000)]
@@ -184,6 +188,10 @@ class Worker:
         query = corpus.query(number, self._size)
         recall = getattr(peer, op)
         return lambda: recall(query), query
+
+    def _turn(self, item: Item, query: str) -> list[str]:
+        self._peer.remember(item)
+        return self._peer.shallow(query)
 
     def _next(self, count: int) -> int:
         start = self._size + self._written
