@@ -212,6 +212,17 @@ async def test_an_embedders_exception_is_the_cause_of_ours() -> None:
     assert raised.value.__cause__ is down
 
 
+@pytest.mark.parametrize("error", [StopIteration(), SystemExit(2), KeyboardInterrupt()])
+async def test_an_exception_that_would_end_the_loop_is_an_ordinary_failure(
+    error: BaseException,
+) -> None:
+    def broken(texts: list[str]) -> Any:
+        raise error
+
+    with pytest.raises(EmbedderError, match=type(error).__name__):
+        await EmbeddingService(broken).embed_documents(["a"])
+
+
 async def test_a_sync_embedder_does_not_block_the_loop() -> None:
     service = EmbeddingService(FakeEmbedder(delay=0.2))
     ticks = 0
@@ -230,12 +241,12 @@ async def test_a_sync_embedder_does_not_block_the_loop() -> None:
 
 
 async def test_sync_embedders_run_side_by_side() -> None:
-    service = EmbeddingService(FakeEmbedder(delay=0.2))
+    service = EmbeddingService(FakeEmbedder(delay=0.3))
     start = time.perf_counter()
 
     await asyncio.gather(*(service.embed_queries([str(n)]) for n in range(4)))
 
-    assert time.perf_counter() - start < 0.6
+    assert time.perf_counter() - start < 1.0
 
 
 def test_one_service_serves_several_loops_and_threads() -> None:

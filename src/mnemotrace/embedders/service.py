@@ -146,7 +146,7 @@ class EmbeddingService:
     async def _call(self, call: _Call, texts: list[str]) -> Any:
         if call.is_async:
             return await call.function(texts)
-        run = functools.partial(contextvars.copy_context().run, call.function, texts)
+        run = functools.partial(contextvars.copy_context().run, _contained, call.function, texts)
         result = await asyncio.get_running_loop().run_in_executor(self._workers(), run)
         return await result if inspect.isawaitable(result) else result
 
@@ -239,6 +239,18 @@ class _Call:
     def __init__(self, function: Callable[[list[str]], Any], is_async: bool = False) -> None:
         self.function = function
         self.is_async = is_async or _is_async(function)
+
+
+def _contained(function: Callable[[list[str]], Any], texts: list[str]) -> Any:
+    """Call a function; what would end the loop or never reach it becomes an ordinary exception."""
+    try:
+        return function(texts)
+    except StopIteration as error:  # a future refuses to carry it, and its awaiter waits for ever
+        raise RuntimeError("StopIteration") from error
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 def _is_async(function: Any) -> bool:

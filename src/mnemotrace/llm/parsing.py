@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Never, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -16,7 +18,10 @@ from mnemotrace.errors import LLMError
 
 M = TypeVar("M", bound=BaseModel)
 
-_THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_CANDIDATES = 1000
+"""Parts of one answer that are tried at most."""
+
+_THINKING = re.compile(r"\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _START = re.compile(r'\{(?=\s*["}])|\[(?=\s*(?:["\[{\]\-\d]|true|false|null))')
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _STRING_OR_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[\]}])', re.DOTALL)
@@ -36,11 +41,12 @@ def parse_json(text: str, model: type[M]) -> M:
         LLMError: the text is empty, has no JSON, is cut off, or nothing in it fulfils `model`. The
             message names the fields at fault and never quotes the reply.
     """
-    text = _THINKING.sub("", text).strip().lstrip("\ufeff")
+    thoughts = _THINKING.match(text)
+    text = text[thoughts.end() if thoughts else 0 :].strip().lstrip("\ufeff")
     if not text:
         raise LLMError("the language model's answer is empty")
     problem = "has no JSON in it"
-    for candidate in _candidates(text):
+    for candidate in islice(_candidates(text), _CANDIDATES):
         if candidate is None:
             problem = "is cut off in the middle of its JSON"
             break
@@ -57,7 +63,7 @@ def parse_json(text: str, model: type[M]) -> M:
     raise LLMError(f"the language model's answer {problem}")
 
 
-def _candidates(text: str) -> Any:
+def _candidates(text: str) -> Iterator[str | None]:
     """Yield the whole text, then each outermost bracketed part; None for one that never ends."""
     yield text
     position = 0

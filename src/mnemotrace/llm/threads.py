@@ -22,7 +22,7 @@ async def call_in_thread(function: Callable[..., T], *args: object) -> T:
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(result: T | None, error: BaseException | None) -> None:
+    def settle(result: T | None, error: Exception | None) -> None:
         if future.done():  # nobody waits any more
             return
         if error is None:
@@ -32,13 +32,15 @@ async def call_in_thread(function: Callable[..., T], *args: object) -> T:
 
     def work() -> None:
         result: T | None = None
-        failure: BaseException | None = None
+        failure: Exception | None = None
         try:
             result = context.run(function, *args)
-        except StopIteration as error:  # a future refuses to carry this one
-            failure = RuntimeError(f"StopIteration: {error}")
-        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
+        except Exception as error:  # noqa: BLE001 - raised again where it is awaited
             failure = error
+        except BaseException as error:  # noqa: BLE001 - SystemExit would end the loop over there
+            failure = RuntimeError(f"{type(error).__name__} in a blocking call: {error}")
+        if isinstance(failure, StopIteration):  # a future refuses to carry it
+            failure = RuntimeError("StopIteration in a blocking call")
         try:
             loop.call_soon_threadsafe(settle, result, failure)
         except RuntimeError:

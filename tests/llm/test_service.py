@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from mnemotrace.errors import LLMError, LLMUnavailableError
+from mnemotrace.llm import service as service_module
+from mnemotrace.llm.protocol import LLMReply, LLMRequest, TransientLLMError
+from mnemotrace.llm.resolve import resolve_llm
+from mnemotrace.llm.service import LLMService
+from mnemotrace.testing import ScriptedLLM
+from mnemotrace.trace import start_trace
+
+
+class Answer(BaseModel):
+    port: int
+
+
+GOOD = {"port": 8080}
+
+
+@pytest.fixture(autouse=True)
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "BACKOFF", 0.001)
+
+
+async def ask(llm: Any, **settings: Any) -> Answer:
+    return await LLMService(resolve_llm(llm), **settings).ask("find_port", "system", "?", Answer)
+
+
+async def test_the_answer_is_validated_and_the_request_carries_the_schema() -> None:
+    llm = ScriptedLLM({"find_port": GOOD})
+
+    assert await ask(llm) == Answer(port=8080)
+    assert llm.requests == [LLMRequest("find_port", "system", "?", Answer.model_json_schema())]
+
+
+@pytest.mark.parametrize("reply", ["", "no idea", '{"port": "none"}', '{"port": '])
+async def test_an_unusable_answer_is_an_error_and_not_asked_again(reply: str) -> None:
+    llm = ScriptedLLM({"find_port": reply})
+
+    with pytest.raises(LLMError, match="language model's answer"):
+        await ask(llm)
+
+    assert len(llm.requests) == 1
+
+
+class StatusError(Exception):
+    def __init__(self, status_code: int) -> None:
+        super().__init__(f"status {status_code}")
+        self.status_code = status_code
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        TransientLLMError("busy"),
+        ConnectionResetError("reset"),
+        TimeoutError("slow"),
+        StatusError(429),
+        StatusError(503),
+    ],
+)
+async def test_a_transient_failure_is_tried_twice_more(failure: Exception) -> None:
+    recovering = ScriptedLLM({"find_port": [failure, failure, GOOD]})
+    failing = ScriptedLLM({"find_port": failure})
+
+    assert await ask(recovering) == Answer(port=8080)
+    with pytest.raises(LLMError):
+        await ask(failing)
+    assert len(failing.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (LLMUnavailableError("no key"), LLMUnavailableError),
+        (LLMError("refused"), LLMError),
+        (ValueError("bug"), LLMError),
+        (StatusError(400), LLMError),
+    ],
+)
+async def test_any_other_failure_is_not_tried_again(failure: Exception, kind: type) -> None:
+    llm = ScriptedLLM({"find_port": failure})
+
+    with pytest.raises(kind, match=str(failure)):
+        await ask(llm)
+
+    assert len(llm.requests) == 1
+
+
+async def test_a_foreign_exception_is_the_cause_of_ours() -> None:
+    failure = ValueError("bug")
+
+    with pytest.raises(LLMError, match="ValueError: bug") as raised:
+        await ask(ScriptedLLM({"find_port": failure}))
+
+    assert raised.value.__cause__ is failure
+
+
+async def test_no_model_fails_at_once_with_what_to_do() -> None:
+    service = LLMService(resolve_llm(None))
+
+    assert not service.configured
+    assert "no language model is configured" in (service.known_unavailable() or "")
+    with pytest.raises(LLMUnavailableError, match="pass llm="):
+        await service.ask("find_port", "", "?", Answer)
+
+
+async def test_a_model_that_cannot_tell_is_not_known_to_be_unavailable() -> None:
+    service = LLMService(ScriptedLLM())
+
+    assert service.configured
+    assert service.known_unavailable() is None
+
+
+async def test_no_more_requests_than_allowed_run_at_the_same_time() -> None:
+    llm = ScriptedLLM({"find_port": GOOD}, delay=0.01)
+    service = LLMService(llm, concurrency=3)
+
+    await asyncio.gather(*(service.ask("find_port", "", "?", Answer) for _ in range(10)))
+
+    assert llm.most_running == 3
+
+
+async def test_waiting_for_a_free_place_does_not_count_as_time_of_the_model() -> None:
+    llm = ScriptedLLM({"find_port": GOOD}, delay=0.2)
+    service = LLMService(llm, concurrency=1, timeout=0.9)
+
+    answers = await asyncio.gather(*(service.ask("find_port", "", "?", Answer) for _ in range(6)))
+
+    assert len(answers) == 6
+
+
+def test_one_service_serves_several_loops_at_once() -> None:
+    service = LLMService(ScriptedLLM({"find_port": GOOD}, delay=0.01), concurrency=1)
+    answers: list[Answer] = []
+
+    async def several() -> None:
+        answers.extend(
+            await asyncio.gather(*(service.ask("find_port", "", "?", Answer) for _ in range(3)))
+        )
+
+    threads = [threading.Thread(target=asyncio.run, args=(several(),)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(answers) == 9
+
+
+async def test_a_slow_model_is_given_up_and_named() -> None:
+    with pytest.raises(LLMError, match=r"did not answer find_port within 0\.05 s"):
+        await ask(ScriptedLLM({"find_port": GOOD}, delay=5.0), timeout=0.05)
+
+
+async def test_a_slow_function_is_given_up_though_its_thread_hangs() -> None:
+    release = threading.Event()
+
+    def hang(prompt: str) -> str:
+        release.wait(10.0)
+        return "{}"
+
+    try:
+        with pytest.raises(LLMError, match="did not answer"):
+            await ask(hang, timeout=0.05)
+    finally:
+        release.set()
+
+
+async def test_a_cancelled_request_is_cancelled() -> None:
+    llm = ScriptedLLM({"find_port": GOOD}, delay=5.0)
+    task = asyncio.create_task(ask(llm))
+    await asyncio.sleep(0.02)
+
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert llm.running == 0
+
+
+async def test_every_call_is_in_the_trace_with_what_it_took() -> None:
+    reply = LLMReply('{"port": 1}', model="m-1", tokens_in=7, tokens_out=3, cost=0.5, latency_ms=40)
+    llm = ScriptedLLM({"find_port": [TransientLLMError("busy"), reply]}, model="m")
+
+    with start_trace("recall") as trace:
+        await ask(llm)
+
+    assert trace is not None
+    first, second = trace.find("llm.find_port")
+    assert (first.status, first.attempt, first.attrs["model"]) == ("error", 1, "m")
+    assert "busy" in (first.error or "")
+    assert (second.status, second.attempt, second.attrs["model"]) == ("ok", 2, "m-1")
+    totals = trace.totals()
+    assert (totals["llm_calls"], totals["llm_failures"]) == (2, 1)
+    assert (totals["tokens_in"], totals["tokens_out"], totals["cost"]) == (7, 3, 0.5)
+
+
+async def test_a_timed_out_call_is_in_the_trace() -> None:
+    with start_trace("recall") as trace, pytest.raises(LLMError):
+        await ask(ScriptedLLM({"find_port": GOOD}, delay=5.0), timeout=0.02)
+
+    assert trace is not None
+    assert [call.status for call in trace.find("llm.find_port")] == ["cancelled"]
+
+
+async def test_a_reply_of_the_wrong_kind_is_named() -> None:
+    class Odd:
+        async def complete(self, request: LLMRequest) -> Any:
+            return "text"
+
+    with pytest.raises(LLMError, match="returned str from `complete`, not an LLMReply"):
+        await ask(Odd())
+
+
+def test_the_same_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    service = LLMService(ScriptedLLM())
+    with caplog.at_level(logging.WARNING, logger="mnemotrace"):
+        service.warn("save analysis", "no key")
+        service.warn("save analysis", "no key")
+        service.warn("query analysis", "no key")
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "Memory goes on without the language model for save analysis: no key",
+        "Memory goes on without the language model for query analysis: no key",
+    ]
