@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import math
 import re
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 from workflows import Context, Workflow, step
 from workflows.decorators import StepConfig, StepFunction
 from workflows.events import Event, StopEvent
+from workflows.handler import WorkflowHandler
 from workflows.retry_policy import RetryPolicy
 
 from mnemotrace.errors import ConfigurationError, FlowError
@@ -133,8 +135,39 @@ def _check_declared(name: str, declared: frozenset[Any], none_allowed: bool, res
         )
 
 
+async def result_of(handler: WorkflowHandler) -> Any:
+    """Await a run's result so that cancelling the awaiting task stops the run and its steps.
+
+    Awaiting the handler itself does not: workflows 2.26 then loses the step that is running,
+    which goes on to its end, and leaks a task (a test shows it).
+    """
+    result = asyncio.ensure_future(_awaited(handler))
+    try:
+        return await asyncio.shield(result)
+    except asyncio.CancelledError:
+        await handler.cancel_run()
+        raise
+
+
+async def _awaited(handler: WorkflowHandler) -> Any:
+    return await handler
+
+
+class TracedRun(Awaitable[Any]):
+    """A `WorkflowHandler` that is awaited through `result_of`; all else is the handler's own."""
+
+    def __init__(self, handler: WorkflowHandler) -> None:
+        self._handler = handler
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return result_of(self._handler).__await__()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handler, name)
+
+
 class TracedWorkflow(Workflow):
-    """The base of mnemotrace's flows: a finite timeout always, and less overhead a run.
+    """The base of mnemotrace's flows: a finite timeout, runs that can be cancelled, less overhead.
 
     Args:
         timeout: seconds one run may take.
@@ -156,6 +189,10 @@ class TracedWorkflow(Workflow):
                 f"timeout={timeout!r}: a flow needs a finite number of seconds above 0."
             )
         super().__init__(timeout=timeout, **options)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Start a run as `Workflow.run` does; cancelling the task that awaits it stops it."""
+        return TracedRun(super().run(*args, **kwargs))
 
     def _get_steps(self) -> dict[str, StepFunction[..., Any]]:
         # Private API of workflows 2.26: it inspects every attribute of the instance, seven times
