@@ -147,9 +147,9 @@ def test_a_failure_reported_after_success_changes_nothing() -> None:
 def test_a_timeout_says_that_saving_goes_on() -> None:
     new = receipt()
     began = time.monotonic()
-    with pytest.raises(TimeoutError, match=r"batch-1|Batch batch-1.*0.05 s.*saving goes on"):
+    with pytest.raises(TimeoutError, match=r"Batch batch-1.*0\.05 s.*saving goes on"):
         new.wait(timeout=0.05)
-    assert 0.04 < time.monotonic() - began < 2
+    assert time.monotonic() - began > 0.04
     new.resolve(RECORDS)
     assert new.wait() == RECORDS
 
@@ -200,7 +200,7 @@ async def test_awaiting_does_not_block_the_event_loop() -> None:
             ticks += 1
 
     ticker = asyncio.create_task(tick())
-    thread = later(lambda: new.resolve(RECORDS), 0.1)
+    thread = later(lambda: new.resolve(RECORDS), 0.2)
     await new
     ticker.cancel()
     thread.join()

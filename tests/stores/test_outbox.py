@@ -15,7 +15,7 @@ import textwrap
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from mnemotrace.errors import (
     StoreNotWritableError,
 )
 from mnemotrace.stores.outbox import DeadLetter, Outbox, PendingSave
-from mnemotrace.stores.outbox_file import store_errors
+from mnemotrace.stores.outbox_file import QueueFile, store_errors
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -278,6 +278,16 @@ def test_accepting_many_texts_takes_time_in_proportion(tmp_path: Path) -> None:
     assert large < 2.0
 
 
+def test_a_commit_is_synced_and_removed_text_is_overwritten(tmp_path: Path) -> None:
+    """No test can cut the power; these settings are what makes SQLite survive it."""
+    file = QueueFile.claim(tmp_path / "outbox.sqlite3", create=True)
+    assert file is not None
+    expected = {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "temp_store": 2}
+    found = {name: file.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in expected}
+    file.close()
+    assert found == expected
+
+
 def test_a_file_deleted_while_open_accepts_nothing_more(tmp_path: Path) -> None:
     with Outbox(tmp_path) as outbox:
         outbox.accept([save("a")])
@@ -305,6 +315,20 @@ def test_done_removes_what_is_finished_and_only_that(tmp_path: Path) -> None:
         outbox.done(second)
         assert outbox.count() == 0
         assert outbox.batches() == []
+
+
+def test_ids_that_cannot_be_read_to_the_end_change_nothing(tmp_path: Path) -> None:
+    def broken() -> Iterator[str]:
+        yield "a-0"
+        raise RuntimeError("the caller's own error")
+
+    with Outbox(tmp_path) as outbox:
+        batch_id = outbox.accept(batch("a", 2))
+        with pytest.raises(RuntimeError, match="the caller's own error"):
+            outbox.done(batch_id, broken())
+        assert outbox.load(batch_id) == batch("a", 2)
+        outbox.done(batch_id)
+        assert outbox.count() == 0
 
 
 def test_waiting_tells_what_was_forgotten_since_it_was_loaded(tmp_path: Path) -> None:
@@ -598,7 +622,8 @@ def test_after_a_kill_in_a_loop_of_accepts_everything_acknowledged_is_there(
     assert process.stdout is not None
     printed = [process.stdout.readline() for _ in range(lines)]
     process.send_signal(signal.SIGKILL)
-    rest, _ = process.communicate()
+    rest = process.stdout.read()  # communicate() would skip the lines that readline has buffered
+    process.communicate()
     acknowledged: dict[str, str] = {}
     finished_ones = set()
     for line in "".join([*printed, rest]).splitlines():
@@ -753,6 +778,18 @@ def test_a_damaged_file_is_named_and_left_as_it_is(
     with Outbox(tmp_path) as outbox:
         outbox.accept([save("a")])
         assert ids(outbox.pending()) == ["a"]
+
+
+def test_a_damaged_second_file_fails_the_open_and_locks_nothing(tmp_path: Path) -> None:
+    with Outbox(tmp_path) as outbox:
+        outbox.accept([save("a")])
+    garbage(tmp_path / "outbox-2.sqlite3")
+    with pytest.raises(StoreCorruptError, match=r"outbox-2\.sqlite3") as caught:
+        Outbox(tmp_path)
+    (tmp_path / "outbox-2.sqlite3").unlink()
+    with Outbox(tmp_path) as outbox:  # while the error, and all that it refers to, is still held
+        assert ids(outbox.pending()) == ["a"]
+    assert caught.value.__traceback__ is not None
 
 
 def test_options_that_cannot_be_read_are_an_error_that_names_file_and_record(
