@@ -9,6 +9,7 @@ from typing import Any
 from mnemotrace.errors import ConfigurationError
 
 from .bundled import BundledEmbedder
+from .protocol import EmbedderSpec
 from .service import CUSTOM, EmbeddingService
 from .wordllama import WordLlamaEmbedder
 
@@ -38,7 +39,8 @@ _WORKS_NOW = (
 
 
 def resolve_embedder(
-    spec: Any = None, recorded: Mapping[str, Any] | None = None
+    spec: EmbedderSpec | EmbeddingService | None = None,
+    recorded: Mapping[str, Any] | None = None,
 ) -> EmbeddingService:
     """Return the service for an embedder specification. Nothing is loaded or called yet.
 
