@@ -187,7 +187,7 @@ async def test_the_callers_loop_keeps_ticking_while_it_awaits_blocking_work(
     await runtime.arun(busy())
     ticking.cancel()
     assert len(gaps) > 20
-    assert max(gaps) < 0.1
+    assert max(gaps) < 0.18  # a blocked loop would show a gap of 0.2 s or more
 
 
 def test_a_worker_thread_has_the_context_and_the_trace(runtime: Runtime) -> None:

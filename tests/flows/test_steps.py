@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import math
 import statistics
@@ -221,7 +222,9 @@ class Slow(TracedWorkflow):
         return StopEvent()
 
 
-async def test_cancelling_the_awaiting_task_stops_the_step_and_marks_it() -> None:
+async def test_cancelling_the_awaiting_task_stops_the_step_and_marks_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     flow = Slow()
     traces: list[Trace] = []
 
@@ -242,6 +245,9 @@ async def test_cancelling_the_awaiting_task_stops_the_step_and_marks_it() -> Non
     assert traces[0].find("begin")[0].status == "cancelled"
     await asyncio.sleep(0.01)
     assert len(asyncio.all_tasks()) == tasks_before
+    del task
+    gc.collect()  # a failure nobody looked at would be logged now
+    assert caplog.text == ""
 
 
 async def test_a_time_limit_around_a_run_stops_the_step() -> None:
