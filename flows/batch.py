@@ -77,6 +77,8 @@ class EncodingRun:
     now: datetime
     sequence: int = -1
     attempts: int = 0
+    judge: bool = False
+    """Whether a model is there to judge similar records."""
     failures: list[str] = field(default_factory=list)
     """Why analysis or consolidation by a language model was given up, one line each."""
     merged: dict[str, Vector] = field(default_factory=dict)
@@ -110,7 +112,7 @@ def find_twins(items: list[Item], threshold: float) -> None:
         request = item.request
         place = (request.scope, request.private, request.source if request.private else None)
         twin = by_hash.setdefault((*place, item.hash), item)
-        if twin is not item and not (twin.request.explicit_id and request.explicit_id):
+        if twin is not item and not request.explicit_id:
             item.twin = twin
         else:
             groups.setdefault(place, []).append(item)
@@ -160,32 +162,47 @@ class Draft:
         else:
             self._insert(item)
 
-    def _follow(self, item: Item, plan: ConsolidationPlan) -> None:
-        """Carry out a plan. Ids that were not shown are ignored.
+    def fold_twins(self) -> None:
+        """Give each record what was said with the items that repeat it: sources, metadata, ..."""
+        records = {id(item): record_id for item, record_id in self.became}
+        for item in self.run.items:
+            record_id = records.get(id(item.twin))
+            if item.twin is not None and record_id is not None:
+                record = self.now[record_id]
+                self._merge(item, record, record.content)
 
-        The new text is only left out when a record that keeps its facts remains.
+    def _follow(self, item: Item, plan: ConsolidationPlan) -> None:
+        """Carry out a plan. What it must not do is left out and reported.
+
+        The new text is only left out when a record that keeps its facts remains, and never when
+        the caller chose its id. Ids that were not shown are ignored.
         """
         shown = {record.id: record for record in item.similar}
         survivor: str | None = None
         doomed: list[MemoryRecord] = []
+        refused: list[str] = []
         text = item.request.content
+        merging = not item.request.explicit_id
         for action in plan.actions:
             record = shown.get(action.id)
-            if record is None or record.id in self.retired:
+            if record is None:
+                refused.append(f"{action.action} of {action.id}, which was not shown")
+                continue
+            if record.id in self.retired:
                 continue
             merged = (action.content or "").strip()
             if action.action == "delete":
                 doomed.append(record)
-            elif survivor is not None:
+            elif action.action == "update" and not facts.may_replace(merged, record.content, text):
+                refused.append(f"update of {record.id} with a text that loses facts")
+            elif survivor is not None or not merging:
                 continue
-            elif action.action == "update" and merged and facts.covers(merged, text):
+            elif action.action == "update":
                 survivor = self._merge(item, record, merged)
-            elif (
-                action.action == "keep"
-                and not plan.insert_new
-                and facts.covers(record.content, text)
-            ):
+            elif not plan.insert_new and facts.covers(record.content, text):
                 survivor = self._merge(item, record, record.content)
+        if refused:
+            self.run.failures.append(f"consolidation: refused {'; '.join(refused)}")
         if survivor is None or plan.insert_new:
             survivor = self._insert(item)
         gone = [r for r in doomed if r.id != survivor and r.id not in self.now]

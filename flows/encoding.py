@@ -52,7 +52,7 @@ class EncodingFlow(TracedWorkflow):
         """Embed the whole batch in one call and check the vectors."""
         run: EncodingRun = ev.run
         services = self.services
-        await services.manifest_for_writing()
+        await services.manifest_for_reading()  # refuses another embedder; makes no store yet
         texts = [item.request.content for item in run.items]
         vectors = await services.embedder.embed_documents(texts)
         for item, vector in zip(run.items, vectors, strict=True):
@@ -86,6 +86,7 @@ class EncodingFlow(TracedWorkflow):
         run.sequence = self.services.store.sequence()
         model = not llm.known_unavailable()
         judge = model and config.consolidation_threshold < 1.0 and config.consolidation_limit > 0
+        run.judge = judge
         await self.services.in_thread(self._look_up, run.open_items, judge)
         ask = [
             item
@@ -103,7 +104,10 @@ class EncodingFlow(TracedWorkflow):
     def _look_up(self, items: list[Item], judge: bool) -> None:
         store, config = self.services.store, self.services.config
         for item in items:
-            same = store.list_records(replace(item.neighbourhood, text_hash=item.hash), 1)
+            wanted = replace(item.neighbourhood, text_hash=item.hash)
+            if item.request.explicit_id:  # that very record is wanted, not another that says so
+                wanted = replace(wanted, record_ids=(item.request.record_id,))
+            same = store.list_records(wanted, 1)
             item.existing = same[0] if same else None
             if item.existing is not None or not judge or item.dense is None:
                 continue
@@ -200,6 +204,9 @@ class EncodingFlow(TracedWorkflow):
                 item.plan = await self.services.llm.ask(
                     "consolidation", system, prompt, ConsolidationPlan
                 )
+                for action in item.plan.actions:
+                    if action.action == "update" and not (action.content or "").strip():
+                        raise LLMError(f"an update of {action.id} without its text")
             except LLMError as error:
                 run.failures.append(f"consolidation: {error}")
                 note(failed=str(error))
@@ -218,10 +225,7 @@ class EncodingFlow(TracedWorkflow):
                     (item.existing.id if item.existing else None, item.judged)
                     for item in run.open_items
                 ]
-                judge = any(item.judged for item in run.open_items) or any(
-                    item.plan is not None for item in run.open_items
-                )
-                await services.in_thread(self._look_up, run.open_items, judge)
+                await services.in_thread(self._look_up, run.open_items, run.judge)
                 after = [
                     (item.existing.id if item.existing else None, item.judged)
                     for item in run.open_items
@@ -229,6 +233,7 @@ class EncodingFlow(TracedWorkflow):
                 if before != after and any(i.similar and i.plan is None for i in run.open_items):
                     note(stale=True)
                     return Deduplicated(run=run)
+            await services.manifest_for_writing()
             committed = await _to_the_end(services.in_thread(self._commit, run))
         if not committed:
             if run.attempts >= MAX_ATTEMPTS:
@@ -245,6 +250,7 @@ class EncodingFlow(TracedWorkflow):
         draft = Draft(run, self.services.config.default_importance)
         for item in run.open_items:
             draft.settle(item)
+        draft.fold_twins()
         batch = draft.batch()
         if not batch.versions and not batch.retire:
             draft.publish()
@@ -265,8 +271,7 @@ class EncodingFlow(TracedWorkflow):
             versions = stored.get(item.request.record_id)
             if not versions:
                 continue
-            same = [v for v in versions if text_hash(v.content) == item.hash]
-            if same:
+            if any(_is_this_save(v, item) for v in versions):
                 item.adopted = item.outcome = max(versions, key=lambda record: record.version)
             elif item.request.explicit_id:
                 raise RecordError(
@@ -275,6 +280,17 @@ class EncodingFlow(TracedWorkflow):
                     "was stored."
                 )
         return False
+
+
+def _is_this_save(version: MemoryRecord, item: Item) -> bool:
+    """Tell whether a stored version says what a save says, to the same audience, in its reach."""
+    request = item.request
+    return (
+        text_hash(version.content) == item.hash
+        and version.private == request.private
+        and (not version.private or version.source == request.source)
+        and any(scopes.contains(root, version.scope) for root in request.reach)
+    )
 
 
 async def _to_the_end(work: Coroutine[Any, Any, bool]) -> bool:

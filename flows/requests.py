@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -76,19 +77,30 @@ class SaveRequest:
 
 
 def checked_text(content: Any, what: str = "content") -> str:
-    """Return the text, or raise RecordError for what cannot be remembered."""
+    """Return the text, or raise RecordError for what cannot be remembered.
+
+    A text of white space and invisible characters alone is blank.
+    """
     if not isinstance(content, str):
         raise RecordError(f"{what} must be a string, not {type(content).__name__}.")
-    if not content.strip():
+    if not any(_is_visible(character) for character in content):
         raise RecordError(f"{what} is blank; there is nothing to remember. Nothing was stored.")
+    return _checked_unicode(content, what)
+
+
+def _is_visible(character: str) -> bool:
+    return not character.isspace() and unicodedata.category(character) not in ("Cc", "Cf")
+
+
+def _checked_unicode(text: str, what: str) -> str:
     try:
-        content.encode("utf-8")
+        text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise RecordError(
             f"{what} holds a lone surrogate at character {error.start}, which is not text. "
-            "Decode it with errors='replace' first. Nothing was stored."
+            "Decode it with errors='replace' first. Nothing was changed."
         ) from error
-    return content
+    return text
 
 
 def checked_number(value: Any, name: str) -> float:
@@ -112,8 +124,42 @@ def checked_labels(value: Any, name: str) -> tuple[str, ...] | None:
     for item in value:
         if not isinstance(item, str) or not item.strip():
             raise InvalidInputError(f"{name} must hold non-blank strings, not {item!r}.")
-        labels[item.strip()] = None
+        labels[_checked_unicode(item.strip(), name)] = None
     return tuple(labels)
+
+
+def checked_id(value: Any) -> str:
+    """Return a record id as it is, white space included; raise InvalidInputError for another."""
+    if not isinstance(value, str) or not value:
+        raise InvalidInputError(f"A record id is a non-empty string, not {value!r}.")
+    return _checked_unicode(value, "The record id")
+
+
+def checked_ids(value: Any) -> tuple[str, ...] | None:
+    """Return record ids; None stays None, which is no condition; one string is one id."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, Iterable):
+        raise InvalidInputError(f"record_ids must be a list of ids, not {value!r}.")
+    return tuple(dict.fromkeys(checked_id(item) for item in value))
+
+
+def checked_filter(value: Any) -> dict[str, Any]:
+    """Return conditions on metadata; None is none. The store checks what they compare with."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidInputError(f"metadata_filter must be a dict, not {value!r}.")
+    for key, condition in value.items():
+        if not isinstance(key, str):
+            raise InvalidInputError(f"metadata_filter must have text keys, not {key!r}.")
+        several = isinstance(condition, (list, tuple, set, frozenset))
+        for text in (key, *(condition if several else (condition,))):
+            if isinstance(text, str):
+                _checked_unicode(text, "metadata_filter")
+    return dict(value)
 
 
 def checked_time(value: Any, name: str) -> datetime | None:
@@ -140,7 +186,15 @@ def checked_name(value: Any, name: str) -> str | None:
         return None
     if not isinstance(value, str) or not value.strip():
         raise InvalidInputError(f"{name} must be a non-blank string, not {value!r}.")
-    return value
+    return _checked_unicode(value, name)
+
+
+def checked_whole(scope: Any) -> None:
+    """Refuse a blank scope where it would mean everything: a variable that was never set."""
+    if isinstance(scope, str) and not scope.strip():
+        raise InvalidInputError(
+            f"scope={scope!r} is blank. To mean everything in reach, say '/'; nothing was removed."
+        )
 
 
 def checked_metadata(value: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable
 
 
 def _set(words: str) -> frozenset[str]:
@@ -111,9 +112,33 @@ def may_be_duplicates(first: str, second: str) -> bool:
 
 def covers(survivor: str, text: str) -> bool:
     """Tell whether every protected term of `text` is also in `survivor`."""
+    return not missing_terms(survivor, text)
+
+
+def missing_terms(survivor: str, text: str) -> set[str]:
+    """Return the protected terms of `text` that are not in `survivor`."""
     present = {word.casefold() for word in words(survivor)}
     joined = unicodedata.normalize("NFKC", survivor).casefold()
-    return all(
-        term in present or (_SCRIPTS.match(term) is not None and term in joined)
+    return {
+        term
         for term in protected_terms(text)
-    )
+        if term not in present and not (_SCRIPTS.match(term) and term in joined)
+    }
+
+
+def may_replace(merged: str, old: str, new: str) -> bool:
+    """Tell whether a merged text may stand for an old and a new one.
+
+    It must have every protected term of the new text, and those of the old one but for values that
+    the new text replaces: as many as it brings itself, numbers for numbers (``14`` becomes ``16``).
+    So a merge cannot cut off what else the old text says, at its end for instance.
+    """
+    if not covers(merged, new):
+        return False
+    lost = missing_terms(merged, old)
+    brought = protected_terms(new).keys() - protected_terms(old).keys()
+    return len(lost) <= len(brought) and _numbers(lost) <= _numbers(brought)
+
+
+def _numbers(terms: Iterable[str]) -> int:
+    return sum(term[0].isdigit() for term in terms)

@@ -162,7 +162,9 @@ class SaveQueue:
             SaveRequest.restore(save.content, save.record_id, save.position, save.options)
             for save in saves
         ]
-        if not requests:
+        if not requests:  # all of it was forgotten meanwhile
+            if job.owner is not None:
+                job.owner.finish(job.batch_id, [])
             return
         try:
             records = await job.encode(requests)

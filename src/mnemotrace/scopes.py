@@ -18,7 +18,7 @@ ROOT = "/"
 MAX_LENGTH = 1024
 MAX_DEPTH = 32
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 @lru_cache(maxsize=8192)
@@ -30,14 +30,14 @@ def normalise(path: str) -> str:
             single-dot segments, any Unicode form. ``""`` is the root.
 
     Raises:
-        ScopeError: for ``..`` segments, control characters, or a path past the length
-            (1,024 characters) or depth (32 segments) limit.
+        ScopeError: for ``..`` segments, control characters, lone surrogates, or a path past the
+            length (1,024 characters) or depth (32 segments) limit.
     """
     if not isinstance(path, str):
         raise ScopeError(f"A scope must be a string such as '/team/alpha', not {path!r}.")
     text = unicodedata.normalize("NFC", path)
     if _CONTROL.search(text):
-        raise ScopeError(f"Scope {path!r} holds a control character. Use printable text.")
+        raise ScopeError(f"Scope {path!r} holds a control character or a lone surrogate. Use text.")
     segments = [part.strip() for part in text.split("/")]
     kept = [part for part in segments if part not in ("", ".")]
     if ".." in kept:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mnemotrace import scopes
 from mnemotrace.errors import InvalidInputError
-from mnemotrace.flows.requests import checked_labels, checked_name, checked_time
+from mnemotrace.flows.requests import (
+    checked_filter,
+    checked_ids,
+    checked_labels,
+    checked_name,
+    checked_time,
+)
 from mnemotrace.reach import Reach
 from mnemotrace.stores.selection import Selection
 
@@ -48,8 +54,6 @@ class Handle:
         if not isinstance(include_private, bool):
             raise InvalidInputError("include_private must be True or False.")
         who = checked_name(source, "source")
-        if metadata_filter is not None and not isinstance(metadata_filter, Mapping):
-            raise InvalidInputError(f"metadata_filter must be a dict, not {metadata_filter!r}.")
         labels = checked_labels(categories, "categories")
         return Selection(
             roots=self._reach.reading(scope),
@@ -57,8 +61,8 @@ class Handle:
             include_private=include_private,
             sources=(who,) if who is not None and only_source else None,
             categories=labels,
-            record_ids=checked_labels(record_ids, "record_ids"),
-            metadata=dict(metadata_filter or {}),
+            record_ids=checked_ids(record_ids),
+            metadata=checked_filter(metadata_filter),
             since=checked_time(since, "since"),
             until=checked_time(until, "until"),
             as_of=checked_time(as_of, "as_of"),
@@ -69,10 +73,3 @@ class Handle:
         if path is not None:
             return self._reach.path(path)
         return self._reach.base or scopes.ROOT
-
-
-def checked_id(record_id: Any) -> str:
-    """Return a record id, or raise InvalidInputError for what cannot be one."""
-    if not isinstance(record_id, str) or not record_id:
-        raise InvalidInputError(f"A record id is a non-empty string, not {record_id!r}.")
-    return record_id

@@ -8,16 +8,18 @@ from typing import Any, Final
 from mnemotrace import scopes
 from mnemotrace.errors import InvalidInputError
 from mnemotrace.flows.requests import (
+    checked_id,
     checked_labels,
     checked_metadata,
     checked_number,
     checked_text,
     checked_time,
+    checked_whole,
 )
 from mnemotrace.records import Forgotten, MemoryRecord
 from mnemotrace.twins import awaitable, blocking
 
-from .base import Handle, Time, checked_id
+from .base import Handle, Time
 
 
 class Unset:
@@ -147,11 +149,13 @@ class Curating(Handle):
             How many records went; it is an int that also has `record_ids` and `versions`.
 
         Raises:
-            InvalidInputError: no criterion was given; `reset` empties a whole scope.
+            InvalidInputError: no criterion was given, or a blank scope; `reset` empties a whole
+                scope.
             ScopePermissionError: a read-only view, or a scope outside of it.
         """
         self._reach.require_writable()
-        criteria = (scope, categories, older_than, metadata_filter, record_ids, source)
+        checked_whole(scope)
+        criteria = (scope, categories, older_than, metadata_filter or None, record_ids, source)
         if all(value is None for value in criteria):
             raise InvalidInputError(
                 "forget() needs a criterion: scope, categories, older_than, metadata_filter, "
@@ -178,8 +182,13 @@ class Curating(Handle):
 
         Returns:
             How many records went.
+
+        Raises:
+            InvalidInputError: a blank scope.
+            ScopePermissionError: a read-only view, or a scope outside of it.
         """
         self._reach.require_writable()
+        checked_whole(scope)
         selection = self._selection(scope, include_private=True)
         everything = selection.roots == (scopes.ROOT,)
         return await self._core.reset(selection, everything=everything)

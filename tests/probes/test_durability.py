@@ -1,0 +1,924 @@
+"""Probes 13-26: nothing accepted is lost, nothing stored is damaged, nothing is kept twice."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mnemotrace import Memory, MemoryRecord
+from mnemotrace.errors import (
+    EmbedderError,
+    EmbedderMismatchError,
+    InvalidInputError,
+    LLMError,
+    RecordError,
+    SaveError,
+    StoreError,
+)
+from mnemotrace.events import MemoryAnalysisFailedEvent
+from mnemotrace.stores.open import open_store
+from mnemotrace.stores.points import point_id
+from mnemotrace.testing import FakeEmbedder, RecordingListener, ScriptedLLM
+
+OpenMemory = Callable[..., Memory]
+Call = Callable[..., Any]
+Read = Callable[[Memory], dict[str, MemoryRecord]]
+
+COMPLETE: dict[str, Any] = {"scope": "/home", "categories": ["c"], "importance": 0.5}
+
+
+def run_until_killed(script: str, *arguments: object) -> str:
+    """Run a script in a process of its own that kills itself; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    return done.stdout
+
+
+# -- 13 ------------------------------------------------------------------------------------------
+
+ACCEPT_AND_DIE = """
+    import os, signal, sys, time
+    from mnemotrace import Memory
+    from mnemotrace.testing import FakeEmbedder
+
+    folder, pause = sys.argv[1], float(sys.argv[2])
+    memory = Memory(storage=folder, llm=None, embedder=FakeEmbedder())
+    memory.remember("before")
+    for batch in range(4):
+        memory.remember_many([f"text {batch} {i}" for i in range(25)])
+    print("accepted", flush=True)
+    time.sleep(pause)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pause", [0.0, 0.02])
+def test_every_accepted_text_survives_sigkill(
+    open_memory: OpenMemory, tmp_path: Path, everything: Read, pause: float
+) -> None:
+    """Probe 13: what remember_many accepted is there once after SIGKILL and reopening."""
+    assert "accepted" in run_until_killed(ACCEPT_AND_DIE, tmp_path / "store", pause)
+    memory = open_memory("new")
+    wanted = {"before", *(f"text {batch} {i}" for batch in range(4) for i in range(25))}
+    assert memory.drain_writes() == 0
+    assert set(everything(memory)) == wanted
+    memory.close()
+    assert set(everything(open_memory("new"))) == wanted
+
+
+# -- 14 ------------------------------------------------------------------------------------------
+
+
+def test_a_background_save_without_embedder_is_kept_and_retried(
+    open_memory: OpenMemory, everything: Read, call: Call
+) -> None:
+    """Probe 14: the receipt raises, nothing counts as stored, and the retry saves all of it."""
+    embedder = FakeEmbedder()
+    memory = open_memory(embedder=embedder)
+    memory.remember("before")
+    embedder.fail = True
+    receipt = call(memory, "remember_many", ["one", "two"])
+    with pytest.raises(SaveError) as raised:
+        receipt.wait(10)
+    assert isinstance(raised.value.__cause__, EmbedderError)
+    assert not receipt.done
+    assert receipt.records == []
+    assert call(memory, "drain_writes") == 2
+    assert set(everything(memory)) == {"before"}
+    embedder.fail = False
+    assert {record.content for record in receipt.wait(20, through_retries=True)} == {"one", "two"}
+    assert receipt.done
+    assert memory.drain_writes() == 0
+    assert set(everything(memory)) == {"before", "one", "two"}
+
+
+def test_a_save_that_was_given_up_is_listed_and_can_be_retried(
+    open_memory: OpenMemory, everything: Read, call: Call
+) -> None:
+    """Probe 14: after the last attempt the text is a dead letter, not gone."""
+    embedder = FakeEmbedder()
+    memory = open_memory(embedder=embedder, save_attempts=1)
+    memory.remember("before")
+    embedder.fail = True
+    with pytest.raises(SaveError):
+        memory.remember_many(["kept"], "/home").wait(10)
+    (letter,) = call(memory, "dead_letters")
+    assert [save.content for save in letter.items] == ["kept"]
+    assert "embedder" in letter.error
+    assert call(memory.scope("/elsewhere"), "dead_letters") == []
+    assert call(memory.scope("/elsewhere"), "retry_dead_letters") == 0
+    embedder.fail = False
+    assert call(memory, "retry_dead_letters") == 1
+    assert call(memory, "drain_writes") == 0
+    assert call(memory, "dead_letters") == []
+    assert set(everything(memory)) == {"before", "kept"}
+
+
+def test_texts_that_could_not_be_saved_survive_closing(
+    open_memory: OpenMemory, everything: Read
+) -> None:
+    """Probe 14: closing with a failing embedder neither hangs nor loses the text."""
+    embedder = FakeEmbedder(fail=True)
+    memory = open_memory("new", embedder=embedder)
+    memory.remember_many(["kept"])
+    memory.close()
+    memory = open_memory("new")
+    assert memory.drain_writes() == 0
+    assert set(everything(memory)) == {"kept"}
+
+
+# -- 15 ------------------------------------------------------------------------------------------
+
+FAULTS = ("count", "length", "nan", "zeros", "down")
+
+
+def spoil(embedder: FakeEmbedder, fault: str | None) -> None:
+    embedder.fail = fault == "down"
+    embedder.fault = fault if fault != "down" else None
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_unusable_vectors_are_an_error_and_change_nothing(
+    open_memory: OpenMemory, everything: Read, call: Call, fault: str
+) -> None:
+    """Probe 15: n-1 vectors, another length, NaN, zeros or no answer: an error, nothing stored."""
+    embedder = FakeEmbedder()
+    memory = open_memory(embedder=embedder)
+    kept = memory.remember("kept", **COMPLETE)
+    spoil(embedder, fault)
+    with pytest.raises(EmbedderError):
+        call(memory, "remember", "lost", **COMPLETE)
+    with pytest.raises(EmbedderError):
+        call(memory, "update", kept.id, "changed")
+    for depth in ("shallow", "deep"):
+        with pytest.raises(EmbedderError):
+            call(memory, "recall", "kept", depth=depth)
+    with pytest.raises(SaveError):
+        memory.remember_many(["one", "two"]).wait(10)
+    spoil(embedder, None)
+    assert memory.get(kept.id) == kept
+    assert set(everything(memory)) <= {"kept", "one", "two"}
+    assert memory.recall("kept")[0].record == kept
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_unusable_first_vectors_do_not_make_a_store(open_memory: OpenMemory, fault: str) -> None:
+    """Probe 15: a failed first save leaves a store that any embedder may still begin."""
+    embedder = FakeEmbedder()
+    spoil(embedder, fault)
+    memory = open_memory("new", embedder=embedder)
+    with pytest.raises(EmbedderError):
+        memory.remember("lost")
+    memory.close()
+    other = open_memory("new", embedder=FakeEmbedder(dimension=8))
+    assert other.list_records() == []
+    assert other.remember("first").version == 1
+
+
+# -- 16 ------------------------------------------------------------------------------------------
+
+BLANKS = ("", " ", "\n\t", "\u3000", "\u00a0\u2003", "\u200b", "\ufeff \u2060", "\x00", "\u00ad")
+
+
+@pytest.mark.parametrize("blank", BLANKS, ids=ascii)
+def test_blank_text_is_refused_everywhere(
+    open_memory: OpenMemory, call: Call, view_of: Callable[..., Any], blank: str
+) -> None:
+    """Probe 16: white space and invisible characters alone are a ValueError, in every method."""
+    memory = open_memory()
+    record = memory.remember("kept", "/home")
+    view = view_of(memory)
+    refused: list[tuple[str, tuple[Any, ...]]] = [
+        ("remember", (blank, "/home")),
+        ("remember_many", (["fine", blank], "/home")),
+        ("remember_many", ([{"content": blank}], "/home")),
+        ("update", (record.id, blank)),
+        ("extract_memories", (blank,)),
+        ("recall", (blank,)),
+    ]
+    for name, args in refused:
+        if name == "update" and getattr(view, "read_only", False):
+            continue
+        with pytest.raises(ValueError, match=r"blank|empty"):
+            call(view if "remember" not in name else memory, name, *args)
+    assert memory.drain_writes() == 0
+    assert memory.list_records(include_private=True) == [record]
+
+
+def test_blank_text_does_not_fix_the_dimension(open_memory: OpenMemory) -> None:
+    """Probe 16: a refused blank text leaves a new store open to any embedder."""
+    memory = open_memory("new", embedder=FakeEmbedder(dimension=8))
+    for blank in BLANKS:
+        with pytest.raises(ValueError):
+            memory.remember(blank)
+    memory.close()
+    assert open_memory("new", embedder=FakeEmbedder(dimension=16)).remember("first")
+
+
+@pytest.mark.parametrize("text", ["\ud800", "half \udfff"], ids=ascii)
+def test_text_that_is_not_unicode_is_refused(open_memory: OpenMemory, text: str) -> None:
+    """Probe 16, next of kin: a lone surrogate is refused before anything is embedded."""
+    memory = open_memory()
+    for attempt in (
+        lambda: memory.remember(text),
+        lambda: memory.remember_many([text]),
+        lambda: memory.recall(text),
+        lambda: memory.remember("fine", metadata={"key": text}),
+        lambda: memory.remember("fine", source=text),
+        lambda: memory.remember("fine", categories=[text]),
+        lambda: memory.remember("fine", scope="/" + text),
+        lambda: memory.remember("fine", record_id=text),
+        lambda: memory.recall("fine", source=text),
+        lambda: memory.recall("fine", categories=[text]),
+        lambda: memory.recall("fine", scope="/" + text),
+        lambda: memory.forget(record_ids=[text]),
+        lambda: memory.get(text),
+    ):
+        with pytest.raises(ValueError):
+            attempt()
+    assert memory.list_records() == []
+
+
+# -- 17 and 18 -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three(open_memory: OpenMemory) -> Memory:
+    memory = open_memory()
+    memory.remember("x", "/a", ["c"], {"n": 1}, record_id="x", source="s")
+    memory.remember("y", "/a", ["d"], {"n": 2}, record_id="y")
+    memory.remember("z", "/b", ["c"], {"n": 1}, record_id="z")
+    return memory
+
+
+@pytest.mark.parametrize("erase", [True, False])
+@pytest.mark.parametrize(
+    ("criteria", "gone"),
+    [
+        ({"record_ids": ["x"], "categories": ["d"]}, ""),
+        ({"record_ids": ["x", "y"], "categories": ["c"]}, "x"),
+        ({"record_ids": ["x", "z"], "scope": "/a"}, "x"),
+        ({"record_ids": ["x"], "metadata_filter": {"n": 2}}, ""),
+        ({"record_ids": ["y"], "source": "s"}, ""),
+        ({"categories": ["c"], "metadata_filter": {"n": 1}, "scope": "/b"}, "z"),
+        ({"record_ids": ["x", "y"], "older_than": "2001-01-01"}, ""),
+        ({"record_ids": []}, ""),
+        ({"record_ids": [], "scope": "/a"}, ""),
+        ({"record_ids": ()}, ""),
+        ({"record_ids": iter(())}, ""),
+        ({"record_ids": ["nobody"]}, ""),
+        ({"categories": []}, ""),
+        ({"categories": [], "scope": "/a"}, ""),
+        ({"metadata_filter": {"n": []}, "scope": "/a"}, ""),
+        ({"scope": "/nowhere"}, ""),
+        ({"source": "nobody"}, ""),
+    ],
+)
+def test_criteria_of_forget_intersect(
+    three: Memory, criteria: dict[str, Any], gone: str, erase: bool
+) -> None:
+    """Probe 17: forget removes what meets every criterion; an empty list selects nothing."""
+    result = three.forget(**criteria, erase=erase)
+    assert {r.id for r in three.list_records()} == set("xyz") - set(gone)
+    assert result == len(gone)
+    assert set(result.record_ids) == set(gone)
+
+
+@pytest.mark.parametrize(
+    "criteria",
+    [
+        {},
+        {"include_private": True},
+        {"erase": False},
+        {"metadata_filter": {}},
+        {"scope": ""},
+        {"scope": "  "},
+        {"record_ids": None},
+    ],
+)
+def test_forget_without_a_criterion_is_an_error(
+    three: Memory, call: Call, criteria: dict[str, Any]
+) -> None:
+    """Probe 17: "everything" must be asked for explicitly; an empty criterion does not."""
+    for view in (three, three.scope("/a"), three.slice(["/a"], read_only=False)):
+        with pytest.raises(InvalidInputError):
+            call(view, "forget", **criteria)
+    assert len(three.list_records()) == 3
+
+
+def test_reset_of_a_blank_scope_is_an_error(three: Memory) -> None:
+    """Probe 17, next of kin: reset("") is an accident; reset() and reset("/") are explicit."""
+    for blank in ("", " "):
+        with pytest.raises(InvalidInputError):
+            three.reset(blank)
+        with pytest.raises(InvalidInputError):
+            three.scope("/a").reset(blank)
+    assert len(three.list_records()) == 3
+    assert three.scope("/a").reset() == 2
+    assert three.reset("/b") == 1
+
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        NOON,
+        NOON.replace(tzinfo=None),
+        NOON.astimezone(timezone(timedelta(hours=9))),
+        NOON.astimezone(timezone(timedelta(hours=-8))),
+        "2026-03-01T12:00:00Z",
+        "2026-03-01T12:00:00",
+        "2026-03-01 12:00:00+00:00",
+        "2026-03-01T21:00:00+09:00",
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("erase", [True, False])
+def test_forget_older_than_never_removes_newer_records(
+    open_memory: OpenMemory, call: Call, limit: datetime | str, erase: bool
+) -> None:
+    """Probe 18: naive, aware and Z-suffixed times alike; the moment itself is not older."""
+    memory = open_memory()
+    for hours in (-9, -1, 0, 1, 9):
+        memory.remember(f"{hours}", created_at=NOON + timedelta(hours=hours))
+    assert call(memory, "forget", older_than=limit, erase=erase) == 2
+    assert {record.content for record in memory.list_records()} == {"0", "1", "9"}
+
+
+def test_forget_older_than_a_date_means_its_first_instant(open_memory: OpenMemory) -> None:
+    """Probe 18: a date is taken as midnight UTC; something that is no time is refused."""
+    memory = open_memory()
+    memory.remember("before", created_at="2026-02-28T23:59:59Z")
+    memory.remember("after", created_at="2026-03-01T00:00:00Z")
+    for nonsense in ("yesterday", "2026-13-01", 20260301, ""):
+        with pytest.raises(InvalidInputError):
+            memory.forget(older_than=nonsense)  # type: ignore[arg-type]
+    assert memory.forget(older_than=date(2026, 3, 1)) == 1  # type: ignore[arg-type]
+    assert [record.content for record in memory.list_records()] == ["after"]
+
+
+# -- 19 and 20 -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("importance", [2.0, -0.1, math.nan, math.inf, "0.5", True, 1 + 1e-9])
+def test_importance_outside_its_range_is_refused(
+    open_memory: OpenMemory, call: Call, importance: Any
+) -> None:
+    """Probe 19: update(importance=2.0) is refused, as in remember; nothing changes."""
+    memory = open_memory()
+    record = memory.remember("kept", importance=0.5)
+    for name, args in (
+        ("update", (record.id,)),
+        ("remember", ("new",)),
+        ("remember_many", (["n"],)),
+    ):
+        with pytest.raises(RecordError):
+            call(memory, name, *args, importance=importance)
+    assert memory.list_records() == [record]
+    assert memory.history(record.id) == [record]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"key": object()}},
+        {"metadata": {1: "x"}},
+        {"metadata": "text"},
+        {"categories": [""]},
+        {"categories": [3]},
+        {"categories": 3},
+        {"private": "yes"},
+        {"pinned": 1},
+        {"expires_at": "soon"},
+        {"scope": "/a/../b"},
+        {"scope": "/x" * 40},
+        {"content": 5},
+    ],
+    ids=str,
+)
+def test_an_update_that_cannot_be_stored_changes_nothing(
+    open_memory: OpenMemory, change: dict[str, Any]
+) -> None:
+    """Probe 19, next of kin: every field is checked before anything is written."""
+    memory = open_memory()
+    record = memory.remember("kept", "/a", ["c"], {"key": 1})
+    with pytest.raises(ValueError):
+        memory.update(record.id, **change)
+    assert memory.history(record.id) == [record]
+
+
+DAMAGE: dict[str, dict[str, Any]] = {
+    "importance": {"importance": 7.5},
+    "importance text": {"importance": "high"},
+    "time": {"created_at": "once upon a time"},
+    "access time": {"last_accessed": 5},
+    "content": {"content": 5},
+    "version": {"version": "first"},
+    "scope": {"scope": "/a/../b"},
+    "metadata": {"metadata": "text"},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_an_unreadable_row_is_reported_and_breaks_nothing(
+    open_memory: OpenMemory, call: Call, damage: str
+) -> None:
+    """Probe 19: one damaged row costs only itself; recall says which one it was."""
+    memory = open_memory()
+    good = [memory.remember(f"note {i}", "/home") for i in range(3)]
+    bad = memory.remember("note bad", "/home", record_id="the-bad-one")
+    manifest = memory.store.manifest()
+    assert manifest is not None
+    space: Any = memory.store
+    collection = space._space.collection(manifest.generation)
+    collection.set_payload([point_id(bad.id, 1)], DAMAGE[damage])
+    try:
+        for depth in ("shallow", "deep"):
+            found = call(memory, "recall", "note", depth=depth)
+            assert {match.record.id for match in found} == {record.id for record in good}
+            assert found.status == "partial"
+            assert any("the-bad-one" in line for line in found.errors)
+        listed = call(memory, "list_records", "/home")
+        assert {record.id for record in listed} == {record.id for record in good}
+        assert call(memory, "get", good[0].id) == good[0]
+        call(memory, "info", "/home")
+        call(memory, "tree")
+        assert call(memory, "update", good[0].id, importance=0.9).version == 2
+        assert memory.remember("note 3", "/home").content == "note 3"
+    finally:
+        assert memory.forget(record_ids=["the-bad-one"]) in (0, 1)
+        collection.delete([point_id(bad.id, 1)])
+
+
+@pytest.mark.parametrize("erase", [True, False])
+def test_an_unreadable_row_does_not_stop_a_forget(open_memory: OpenMemory, erase: bool) -> None:
+    """Probe 19: forgetting a scope with a damaged row in it comes to an end."""
+    memory = open_memory()
+    memory.remember("good", "/home")
+    bad = memory.remember("bad", "/home")
+    store: Any = memory.store
+    manifest = memory.store.manifest()
+    assert manifest is not None
+    collection = store._space.collection(manifest.generation)
+    collection.set_payload([point_id(bad.id, 1)], {"importance": 7.5})
+    memory.forget(scope="/home", erase=erase)
+    assert memory.list_records("/home") == []
+    collection.delete([point_id(bad.id, 1)])
+
+
+def test_a_failed_update_leaves_the_old_version(
+    open_memory: OpenMemory, delegating: Any, tmp_path: Path, call: Call
+) -> None:
+    """Probe 20: when the embedder or the store fails half-way, the old version stays readable."""
+
+    class Failing(delegating):  # type: ignore[misc]
+        broken = False
+
+        def commit(self, batch: Any) -> Any:
+            if self.broken:
+                raise StoreError("the disk is gone")
+            return self.inner.commit(batch)
+
+    embedder = FakeEmbedder()
+    store = Failing(open_store(tmp_path / "faulty"))
+    memory = open_memory(store, embedder=embedder)
+    old = memory.remember("the old text", **COMPLETE)
+    embedder.fail = True
+    with pytest.raises(EmbedderError):
+        call(memory, "update", old.id, "the new text")
+    embedder.fail = False
+    store.broken = True
+    for change in ({"content": "the new text"}, {"importance": 0.9}, {"scope": "/away"}):
+        with pytest.raises(StoreError):
+            call(memory, "update", old.id, **change)
+    assert memory.history(old.id) == [old]
+    assert [match.record for match in memory.recall("old text")] == [old]
+    store.broken = False
+    assert call(memory, "update", old.id, "the new text").version == 2
+    assert [match.record.content for match in memory.recall("old text")] == ["the new text"]
+
+
+# -- 21 ------------------------------------------------------------------------------------------
+
+
+def test_two_memories_on_one_folder_see_each_others_writes(
+    open_memory: OpenMemory, everything: Read, call: Call
+) -> None:
+    """Probe 21: what one commits, the other sees at once, in every reading method."""
+    first, second = open_memory("new"), open_memory("new")
+    record = call(first, "remember", "by the first", "/a")
+    assert call(second, "get", record.id) == record
+    assert [match.record for match in call(second, "recall", "first")] == [record]
+    changed = call(second, "update", record.id, importance=0.9)
+    assert call(first, "get", record.id) == changed
+    first.remember_many([f"text {i}" for i in range(50)], "/a")
+    assert call(second, "info", "/a").record_count == 51
+    assert everything(first) == everything(second)
+    assert call(second, "reset") == 51
+    assert call(first, "list_records") == []
+    first.close()
+    assert call(second, "remember", "after the first closed").version == 1
+
+
+@pytest.mark.parametrize("scope", [None, "/a"])
+def test_a_reset_amid_the_writes_of_another_memory_keeps_both_consistent(
+    open_memory: OpenMemory, everything: Read, scope: str | None
+) -> None:
+    """Probe 21: one resets again and again while the other writes: no error, one view of it."""
+    first, second = open_memory("new"), open_memory("new")
+    stop = threading.Event()
+    resets = 0
+
+    def write() -> list[MemoryRecord]:
+        records = [first.remember(f"text {i}", "/a") for i in range(40)]
+        records += first.remember_many([f"more {i}" for i in range(40)], "/a").wait(60)
+        stop.set()
+        return records
+
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(write)
+        while not stop.is_set() and not written.done():
+            second.reset(scope)
+            resets += 1
+            time.sleep(0.01)
+        records = written.result(60)
+    assert resets >= 2
+    assert len(records) >= 40  # a reset also forgets what is accepted and not yet encoded
+    left = everything(first)
+    assert left == everything(second)
+    assert set(left) <= {record.content for record in records}
+    last = second.remember("last", "/a")
+    assert first.get(last.id) == last
+    assert first.reset(scope) == len(left) + 1
+    assert second.list_records() == []
+
+
+# -- 22 ------------------------------------------------------------------------------------------
+
+
+class OtherModel(FakeEmbedder):
+    """Another model with vectors of the same length."""
+
+    def embed(self, texts: list[str]) -> list[list[float]]:
+        return [vector[::-1] for vector in super().embed(texts)]
+
+
+@pytest.mark.parametrize(
+    "other", [FakeEmbedder(dimension=32), OtherModel()], ids=["dimension", "model"]
+)
+def test_another_embedder_is_refused_by_name_and_changes_nothing(
+    open_memory: OpenMemory, everything: Read, call: Call, other: FakeEmbedder
+) -> None:
+    """Probe 22: another dimension, or another model of the same one, is a named error."""
+    memory = open_memory("new")
+    memory.remember("kept", record_id="k")
+    before = everything(memory)
+    memory.close()
+    wrong = open_memory("new", embedder=other, save_attempts=1)
+    attempts: list[tuple[str, tuple[Any, ...]]] = [
+        ("remember", ("new",)),
+        ("recall", ("kept",)),
+        ("update", ("k", "changed")),
+    ]
+    for name, args in attempts:
+        with pytest.raises(EmbedderMismatchError, match="reindex"):
+            call(wrong, name, *args)
+    with pytest.raises(SaveError) as raised:
+        wrong.remember_many(["new"]).wait(10)
+    assert isinstance(raised.value.__cause__, EmbedderMismatchError)
+    wrong.forget(scope="/elsewhere")
+    wrong.close()
+    again = open_memory("new")
+    assert everything(again) == before
+    assert again.recall("kept")[0].record.content == "kept"
+
+
+def test_reindexing_brings_a_store_to_another_embedder(
+    open_memory: OpenMemory, everything: Read, call: Call
+) -> None:
+    """Probe 22: reindex re-embeds every version, and the store then belongs to the new embedder."""
+    memory = open_memory("new")
+    first = memory.remember("kept text", "/a", metadata={"n": 0})
+    memory.update(first.id, "changed text")
+    memory.remember("a secret", source="bob", private=True)
+    before, history = everything(memory), memory.history(first.id)
+    assert call(memory, "reindex", FakeEmbedder(dimension=32)) == 3
+    assert everything(memory) == before
+    assert memory.history(first.id) == history
+    assert memory.recall("changed text")[0].record.id == first.id
+    memory.remember("and on it goes")
+    memory.close()
+    with pytest.raises(EmbedderMismatchError):
+        open_memory("new").recall("changed text")
+    reopened = open_memory("new", embedder=FakeEmbedder(dimension=32))
+    assert reopened.recall("changed text")[0].record.id == first.id
+
+
+REINDEX_AND_DIE = """
+    import os, signal, sys
+    from mnemotrace import Memory
+    from mnemotrace.testing import FakeEmbedder
+
+    class Dying(FakeEmbedder):
+        model_name = "the other model"
+
+        def embed(self, texts):
+            if any(text.startswith("text 3") for text in texts):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().embed(texts)
+
+    memory = Memory(storage=sys.argv[1], llm=None, embedder=FakeEmbedder())
+    for i in range(5):
+        memory.remember(f"text {i}", importance=0.5)
+    memory.reindex(Dying(dimension=32), batch_size=1)
+"""
+
+
+@pytest.mark.slow
+def test_a_reindex_survives_being_killed(
+    open_memory: OpenMemory, everything: Read, tmp_path: Path
+) -> None:
+    """Probe 22: killed in the middle, the store is as it was, and reindexing goes on."""
+    run_until_killed(REINDEX_AND_DIE, tmp_path / "store")
+    texts = {f"text {i}" for i in range(5)}
+    memory = open_memory("new")
+    assert set(everything(memory)) == texts
+    assert memory.recall("text 3")[0].record.content == "text 3"
+    memory.close()
+    other = FakeEmbedder(dimension=32)
+    other.model_name = "the other model"  # type: ignore[attr-defined]
+    with pytest.raises(EmbedderMismatchError):
+        open_memory("new", embedder=other).recall("text 3")
+    memory = open_memory("new")
+    assert memory.reindex(other) <= 5
+    assert set(other.texts) < texts, "it began again from the start"
+    assert set(everything(memory)) == texts
+    assert memory.recall("text 3")[0].record.content == "text 3"
+
+
+# -- 23 ------------------------------------------------------------------------------------------
+
+IDS = (
+    *(f"customer-{i}" for i in range(5)), "0", "1", "a", "A", " a", "a ", "a/b", "a b", "é",
+    "e\u0301", "고객", "客户", "x'; --", '"quoted"', "100%", "a\nb", "../up", "*", "[]", "null",
+    "5d1f3c52-0f0b-4c8e-9d0a-6d7a7f2b8a41", "5D1F3C52-0F0B-4C8E-9D0A-6D7A7F2B8A41", "long" * 500,
+)  # fmt: skip
+
+
+def test_every_id_is_a_record_of_its_own(open_memory: OpenMemory, call: Call) -> None:
+    """Probe 23: whatever the id, it works in get, history, update and forget, and only itself."""
+    memory = open_memory()
+    for number, record_id in enumerate(IDS):
+        memory.remember(f"text {number}", record_id=record_id)
+    assert {record.id for record in memory.list_records()} == set(IDS)
+    recalled = {match.record.id for match in memory.recall("text", limit=100)}
+    assert recalled == set(IDS)
+    for number, record_id in enumerate(IDS):
+        record = call(memory, "get", record_id)
+        assert record.id == record_id
+        assert record.content == f"text {number}"
+        assert call(memory, "update", record_id, importance=0.9).id == record_id
+        assert len(call(memory, "history", record_id)) == 2
+    for number, record_id in enumerate(IDS):
+        assert call(memory, "forget", record_ids=[record_id]) == 1
+        left = {record.id for record in memory.list_records()}
+        assert left == set(IDS[number + 1 :])
+
+
+def test_a_taken_id_is_refused_unless_it_says_the_same(open_memory: OpenMemory, call: Call) -> None:
+    """Probe 23: an explicit id that is taken by another text is an error; saving it again is not."""
+    memory = open_memory()
+    first = call(memory, "remember", "one text", record_id="mine")
+    assert call(memory, "remember", "one text", record_id="mine") == first
+    with pytest.raises(RecordError, match="mine"):
+        call(memory, "remember", "another text", record_id="mine")
+    with pytest.raises(SaveError) as raised:
+        memory.remember_many([{"content": "another text", "record_id": "mine"}]).wait(10)
+    assert isinstance(raised.value.__cause__, RecordError)
+    with pytest.raises(ValueError):
+        memory.remember_many(
+            [{"content": "a", "record_id": "same"}, {"content": "b", "record_id": "same"}]
+        )
+    assert memory.list_records() == [first]
+    memory.forget(scope="/", include_private=True)
+
+
+# -- 24 and 25 -----------------------------------------------------------------------------------
+
+SIMILAR = {"old text": [1.0, 0.0, 0.0], "new text": [0.98, 0.199, 0.0]}
+
+
+def consolidating(answer: Any) -> ScriptedLLM:
+    return ScriptedLLM({"consolidation": answer})
+
+
+INVALID = {
+    "no json": "I would keep it.",
+    "empty": "",
+    "half a schema": {"actions": [{"id": "old", "action": "delete"}]},
+    "half an action": {"actions": [{"id": "old"}], "insert_new": True},
+    "unknown action": {"actions": [{"id": "old", "action": "destroy"}], "insert_new": True},
+    "wrong type": {"actions": "delete everything", "insert_new": True},
+    "cut off": '{"actions": [{"id": "old", "action": "delete"',
+    "a failing model": LLMError("overloaded"),
+    "any exception": RuntimeError("boom"),
+    "update without text": {"actions": [{"id": "old", "action": "update"}], "insert_new": False},
+    "an id not shown": {"actions": [{"id": "other", "action": "delete"}], "insert_new": True},
+}
+
+
+@pytest.mark.parametrize("kind", INVALID)
+def test_an_invalid_consolidation_changes_no_record_and_is_visible(
+    open_memory: OpenMemory, everything: Read, call: Call, kind: str
+) -> None:
+    """Probe 24: the old record stays as it was, the new text is saved, and an event tells."""
+    memory = open_memory(llm=consolidating(INVALID[kind]), embedder=FakeEmbedder(SIMILAR))
+    other = memory.remember("unrelated", record_id="other", **COMPLETE)
+    old = memory.remember("old text", record_id="old", **COMPLETE)
+    with RecordingListener() as heard:
+        new = call(memory, "remember", "new text", **COMPLETE)
+    assert everything(memory) == {"unrelated": other, "old text": old, "new text": new}
+    assert memory.history("old") == [old]
+    (event,) = heard.of(MemoryAnalysisFailedEvent)
+    assert event.operation == "consolidation"
+    assert event.error
+
+
+def test_a_consolidation_that_arrives_too_late_changes_no_record(
+    open_memory: OpenMemory, everything: Read
+) -> None:
+    """Probe 24: a record that changed while the model was thinking is not overwritten."""
+    memory = open_memory(embedder=FakeEmbedder(SIMILAR))
+    memory.remember("old text", record_id="old", **COMPLETE)
+    answers = 0
+
+    async def slow(request: Any) -> dict[str, Any]:
+        nonlocal answers
+        answers += 1
+        if answers == 1:
+            await memory.aforget(record_ids=["old"])
+        return {"actions": [{"id": "old", "action": "delete"}], "insert_new": False}
+
+    thinking = open_memory(llm=consolidating(slow), embedder=FakeEmbedder(SIMILAR))
+    new = thinking.remember("new text", **COMPLETE)
+    assert everything(memory) == {"new text": new}
+    assert new.supersedes == []
+
+
+DIE_WHILE_CONSOLIDATING = """
+    import os, signal, sys
+    from mnemotrace import Memory
+    from mnemotrace.testing import FakeEmbedder, ScriptedLLM
+
+    def die(request):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    vectors = {"old text": [1.0, 0.0, 0.0], "new text": [0.98, 0.199, 0.0]}
+    memory = Memory(
+        storage=sys.argv[1],
+        llm=ScriptedLLM({"consolidation": die}),
+        embedder=FakeEmbedder(vectors),
+    )
+    memory.remember("old text", "/home", ["c"], importance=0.5, record_id="old")
+    memory.remember_many(["new text"], "/home", ["c"], importance=0.5)
+    memory.drain_writes()
+"""
+
+
+@pytest.mark.slow
+def test_a_crash_while_consolidating_changes_no_record(
+    open_memory: OpenMemory, everything: Read, tmp_path: Path
+) -> None:
+    """Probe 24: killed before the answer, both texts are there after reopening."""
+    run_until_killed(DIE_WHILE_CONSOLIDATING, tmp_path / "store")
+    memory = open_memory("new", embedder=FakeEmbedder(SIMILAR))
+    assert set(everything(memory)) == {"old text", "new text"}
+    assert len(memory.history("old")) == 1
+
+
+LONG = "The archive lists shelf after shelf. " * 400 + "The vault code is 7413."
+LONGER = "The archive lists shelf after shelf. " * 401 + "The key hangs behind Rembrandt."
+
+
+def test_consolidation_sees_long_records_to_their_very_end(
+    open_memory: OpenMemory, everything: Read
+) -> None:
+    """Probe 25: prompts have whole texts, and a merge that drops the end of either is refused."""
+    near = {LONG: [1.0, 0.0], LONGER: [0.99, 0.14]}
+    both = LONG + " The key hangs behind Rembrandt."
+
+    def merge(text: str) -> Callable[[Any], dict[str, Any]]:
+        def answer(request: Any) -> dict[str, Any]:
+            assert "The vault code is 7413." in request.prompt
+            assert "The key hangs behind Rembrandt." in request.prompt
+            return {
+                "actions": [{"id": "long", "action": "update", "content": text}],
+                "insert_new": False,
+            }
+
+        return answer
+
+    for merged, left in (
+        (both, {both}),
+        (LONG, {LONG, LONGER}),
+        (LONGER, {LONG, LONGER}),
+        ("The archive.", {LONG, LONGER}),
+    ):
+        vectors = {**near, merged: [1.0, 0.0]}
+        memory = open_memory(llm=consolidating(merge(merged)), embedder=FakeEmbedder(vectors))
+        memory.remember(LONG, record_id="long", **COMPLETE)
+        memory.remember(LONGER, **COMPLETE)
+        assert set(everything(memory)) == left
+        memory.forget(scope="/")
+
+
+# -- 26 ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "llm", [None, ScriptedLLM(), ScriptedLLM(default="no json")], ids=["none", "down", "nonsense"]
+)
+def test_the_same_text_saved_three_times_is_one_record(
+    open_memory: OpenMemory, everything: Read, call: Call, llm: Any
+) -> None:
+    """Probe 26: with a failing model too, and however the text is spaced or composed."""
+    memory = open_memory(llm=llm)
+    records = [
+        call(memory, "remember", text)
+        for text in ("Caf\u00e9 at noon", "Cafe\u0301 at noon", "  Caf\u00e9   at\nnoon ")
+    ]
+    assert len({record.id for record in records}) == 1
+    assert len(everything(memory)) == 1
+    assert [r.id for r in memory.remember_many(["Caf\u00e9 at noon"] * 3).wait(10)] == [
+        records[0].id
+    ] * 3
+    assert len(everything(memory)) == 1
+    assert len(memory.history(records[0].id)) == 1, "saying it again wrote a new version"
+
+
+@pytest.mark.parametrize(
+    "who", [{}, {"source": "bob", "private": True}, {"private": True}], ids=str
+)
+def test_the_same_private_text_saved_three_times_is_one_record(
+    open_memory: OpenMemory, everything: Read, who: dict[str, Any]
+) -> None:
+    """Probe 26: for private rows too, those without a source included."""
+    memory = open_memory()
+    assert len({memory.remember("one text", **who).id for _ in range(3)}) == 1
+    assert len(everything(memory)) == 1
+
+
+@pytest.mark.parametrize("judging", [False, True])
+def test_twenty_parallel_saves_of_one_text_are_one_record(
+    open_memory: OpenMemory, everything: Read, judging: bool
+) -> None:
+    """Probe 26: from threads and tasks, through two Memory objects, one by one and in batches."""
+    llm = (
+        ScriptedLLM(
+            {
+                "save_analysis": {"scope": "/found", "importance": 0.6},
+                "consolidation": {"actions": [], "insert_new": True},
+            },
+            delay=0.01,
+        )
+        if judging
+        else None
+    )
+    first, second = open_memory("new", llm=llm), open_memory("new", llm=llm)
+    memories = [first, second]
+
+    async def tasks() -> list[MemoryRecord]:
+        saves = [memories[i % 2].aremember("the one fact") for i in range(10)]
+        return list(await asyncio.gather(*saves))
+
+    with ThreadPoolExecutor(12) as pool:
+        threads = [pool.submit(memories[i % 2].remember, "the one fact") for i in range(10)]
+        batches = [pool.submit(memories[i % 2].remember_many, ["the one fact"]) for i in range(2)]
+        ids = {record.id for record in asyncio.run(tasks())}
+        ids |= {future.result().id for future in threads}
+        ids |= {future.result().wait(30)[0].id for future in batches}
+    assert len(ids) == 1
+    assert set(everything(first)) == {"the one fact"}
+    assert [record.id for record in first.list_records()] == list(ids)
