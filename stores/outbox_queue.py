@@ -330,7 +330,8 @@ def _dead(db: sqlite3.Connection, batch_ids: Iterable[str] | None) -> list[tuple
 
 def _drop_if_empty(db: sqlite3.Connection, seqs: Iterable[int]) -> None:
     db.executemany(
-        "DELETE FROM batches WHERE seq = ?1 AND NOT EXISTS (SELECT 1 FROM items WHERE batch = ?1)",
+        "DELETE FROM batches WHERE seq = ?"
+        " AND NOT EXISTS (SELECT 1 FROM items WHERE batch = batches.seq)",
         [(seq,) for seq in seqs],
     )
 

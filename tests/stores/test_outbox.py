@@ -53,24 +53,37 @@ def bytes_on_disk(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def start(script: str, *arguments: object) -> subprocess.Popen[str]:
-    """Run a Python script in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Run Python scripts in processes of their own; none outlives the test."""
+    running = []
+
+    def begin(script: str, *arguments: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        running.append(process)
+        return process
+
+    yield begin
+    for process in running:
+        process.kill()
+        process.communicate()
 
 
 def kill(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.wait()
 
 
-def finished(script: str, *arguments: object) -> str:
-    """Run a Python script to its end and return what it printed."""
-    process = start(script, *arguments)
+def finished(process: subprocess.Popen[str]) -> str:
+    """Wait for a script to end well and return what it printed."""
     printed, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     return printed
@@ -220,7 +233,9 @@ def test_a_batch_that_cannot_be_stored_is_refused_whole(
         assert [found.id for found in outbox.batches()] == [kept]
 
 
-def test_a_hundred_threads_accept_at_once_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+def test_a_hundred_threads_accept_at_once_and_nothing_is_lost_or_doubled(
+    tmp_path: Path, start: Start
+) -> None:
     barrier = threading.Barrier(100)
     accepted: dict[str, list[PendingSave]] = {}
 
@@ -243,7 +258,9 @@ def test_a_hundred_threads_accept_at_once_and_nothing_is_lost_or_doubled(tmp_pat
         assert outbox.count() == sum(len(items) for items in accepted.values())
 
 
-def test_threads_that_accept_and_finish_at_once_leave_what_is_not_done(tmp_path: Path) -> None:
+def test_threads_that_accept_and_finish_at_once_leave_what_is_not_done(
+    tmp_path: Path, start: Start
+) -> None:
     with Outbox(tmp_path) as outbox:
 
         def work(number: int) -> None:
@@ -584,7 +601,7 @@ ACCEPT_AND_STAY = """
 
 
 @pytest.mark.slow
-def test_after_a_kill_every_accepted_text_is_there_once(tmp_path: Path) -> None:
+def test_after_a_kill_every_accepted_text_is_there_once(tmp_path: Path, start: Start) -> None:
     process = start(ACCEPT_AND_STAY, tmp_path, "a")
     assert process.stdout is not None
     batch_id = process.stdout.readline().strip()
@@ -616,14 +633,13 @@ ACCEPT_FOR_EVER = """
 @pytest.mark.slow
 @pytest.mark.parametrize("lines", [1, 40, 301])
 def test_after_a_kill_in_a_loop_of_accepts_everything_acknowledged_is_there(
-    tmp_path: Path, lines: int
+    tmp_path: Path, lines: int, start: Start
 ) -> None:
     process = start(ACCEPT_FOR_EVER, tmp_path)
     assert process.stdout is not None
     printed = [process.stdout.readline() for _ in range(lines)]
-    process.send_signal(signal.SIGKILL)
+    kill(process)
     rest = process.stdout.read()  # communicate() would skip the lines that readline has buffered
-    process.communicate()
     acknowledged: dict[str, str] = {}
     finished_ones = set()
     for line in "".join([*printed, rest]).splitlines():
@@ -649,7 +665,9 @@ def test_after_a_kill_in_a_loop_of_accepts_everything_acknowledged_is_there(
 
 
 @pytest.mark.slow
-def test_the_saves_of_a_killed_process_are_taken_over_by_a_running_one(tmp_path: Path) -> None:
+def test_the_saves_of_a_killed_process_are_taken_over_by_a_running_one(
+    tmp_path: Path, start: Start
+) -> None:
     process = start(ACCEPT_AND_STAY, tmp_path, "a")
     assert process.stdout is not None
     theirs = process.stdout.readline().strip()
@@ -665,7 +683,7 @@ def test_the_saves_of_a_killed_process_are_taken_over_by_a_running_one(tmp_path:
 
 
 @pytest.mark.slow
-def test_a_forked_child_leaves_the_queue_of_its_parent_alone(tmp_path: Path) -> None:
+def test_a_forked_child_leaves_the_queue_of_its_parent_alone(tmp_path: Path, start: Start) -> None:
     script = """
         import os, sys
         from pathlib import Path
@@ -685,7 +703,7 @@ def test_a_forked_child_leaves_the_queue_of_its_parent_alone(tmp_path: Path) -> 
         print(outbox.adopt(), *(item.record_id for item in outbox.pending()), sep=",")
         outbox.close()
     """
-    printed = finished(script, tmp_path)
+    printed = finished(start(script, tmp_path))
     assert printed.splitlines() == ["parent,parent again", "1,parent,parent again,child"] or (
         printed.splitlines() == ["parent,parent again", "1,parent,child,parent again"]
     )
@@ -851,7 +869,9 @@ def test_a_folder_that_is_a_file_is_an_error_that_names_it(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_full_disk_accepts_nothing_of_a_batch_and_keeps_the_earlier_ones(tmp_path: Path) -> None:
+def test_a_full_disk_accepts_nothing_of_a_batch_and_keeps_the_earlier_ones(
+    tmp_path: Path, start: Start
+) -> None:
     script = """
         import resource, signal, sys
         from pathlib import Path
@@ -871,7 +891,7 @@ def test_a_full_disk_accepts_nothing_of_a_batch_and_keeps_the_earlier_ones(tmp_p
         outbox.accept([PendingSave("later", "text")])
         outbox.close()
     """
-    message, kept = finished(script, tmp_path).splitlines()
+    message, kept = finished(start(script, tmp_path)).splitlines()
     assert str(tmp_path / "outbox.sqlite3") in message
     assert "free disk space" in message
     assert kept == "first"
@@ -881,7 +901,7 @@ def test_a_full_disk_accepts_nothing_of_a_batch_and_keeps_the_earlier_ones(tmp_p
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="folder permissions are not enforced there")
-def test_a_read_only_folder_can_be_read_but_accepts_nothing(tmp_path: Path) -> None:
+def test_a_read_only_folder_can_be_read_but_accepts_nothing(tmp_path: Path, start: Start) -> None:
     script = """
         import logging, os, sys
         from pathlib import Path
@@ -912,7 +932,7 @@ def test_a_read_only_folder_can_be_read_but_accepts_nothing(tmp_path: Path) -> N
         (tmp_path / folder).chmod(0o555)
     tmp_path.chmod(0o755)
     try:
-        printed = finished(script, tmp_path)
+        printed = finished(start(script, tmp_path))
     finally:
         for folder in ("with", "without"):
             (tmp_path / folder).chmod(0o755)
