@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from workflows import Workflow
 from workflows.handler import WorkflowHandler
+
+from mnemotrace.errors import RuntimeMisuseError
+
+from .steps import TracedRun, retrieve
 
 if TYPE_CHECKING:
     from mnemotrace.receipts import SaveReceipt
@@ -100,22 +104,34 @@ class Flow(MemoryMixin, Workflow):
         self._memory = memory
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Start a run, as `Workflow.run`; its handler's result waits for pending saves."""
+        """Start a run, as `Workflow.run`; its handler's result waits for pending saves.
+
+        Raises:
+            RuntimeMisuseError: no event loop is running here; nothing was run.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeMisuseError(
+                f"{type(self).__name__}.run() needs a running event loop; nothing was run. Await "
+                "it in a coroutine: `async def main(): await flow.run()`, then asyncio.run(main())."
+            ) from None
         return FlowHandler(super().run(*args, **kwargs), self)
 
 
-class FlowHandler(Awaitable[Any]):
+class FlowHandler(TracedRun):
     """A `WorkflowHandler` whose result comes after the flow's pending saves are drained.
 
-    Everything else (`stream_events`, `ctx`, `cancel_run`, ...) is the handler's own.
+    Cancelling the task that awaits it stops the run. Everything else (`stream_events`, `ctx`,
+    `cancel_run`, ...) is the handler's own.
     """
 
     def __init__(self, handler: WorkflowHandler, flow: Flow) -> None:
-        self._handler = handler
+        super().__init__(handler)
         self._flow = flow
         # A task of its own, so that a run nobody awaits is drained too.
         self._finished = asyncio.ensure_future(self._finish())
-        self._finished.add_done_callback(_retrieve)
+        self._finished.add_done_callback(retrieve)
 
     async def _finish(self) -> Any:
         try:
@@ -124,14 +140,14 @@ class FlowHandler(Awaitable[Any]):
             if self._flow._memory is not None:
                 await self._flow._memory.adrain_writes()
 
+    async def _result(self) -> Any:
+        try:
+            return await asyncio.shield(self._finished)
+        except asyncio.CancelledError:
+            if not self._finished.done():
+                await self._handler.cancel_run()
+                await asyncio.wait([self._finished])
+            raise
+
     def __await__(self) -> Generator[Any, Any, Any]:
-        return asyncio.shield(self._finished).__await__()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._handler, name)
-
-
-def _retrieve(task: asyncio.Future[Any]) -> None:
-    """Look at the outcome once: whoever awaits the run gets it too."""
-    if not task.cancelled():
-        task.exception()
+        return self._result().__await__()

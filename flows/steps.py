@@ -142,7 +142,7 @@ async def result_of(handler: WorkflowHandler) -> Any:
     which goes on to its end, and leaks a task (a test shows it).
     """
     result = asyncio.ensure_future(_awaited(handler))
-    result.add_done_callback(_retrieve)
+    result.add_done_callback(retrieve)
     try:
         return await asyncio.shield(result)
     except asyncio.CancelledError:
@@ -154,7 +154,7 @@ async def _awaited(handler: WorkflowHandler) -> Any:
     return await handler
 
 
-def _retrieve(result: asyncio.Future[Any]) -> None:
+def retrieve(result: asyncio.Future[Any]) -> None:
     """Look at the outcome once: after a cancellation nobody else does, which asyncio would log."""
     if not result.cancelled():
         result.exception()
