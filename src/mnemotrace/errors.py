@@ -9,7 +9,8 @@ MnemotraceError
 │                               (also PermissionError)
 ├── RecordNotFoundError         no visible record has this id (also KeyError)
 ├── MemoryClosedError           the memory was used after close()
-├── RuntimeMisuseError          a sync call from inside mnemotrace's own loop thread
+├── RuntimeMisuseError          a sync call from inside mnemotrace's own loop thread, or a flow run
+│                               where no loop is running (also RuntimeError)
 ├── FlowError                   a step of a flow broke the flow's own rules: a defect in the flow
 ├── EmbedderError               the embedder failed or returned vectors that cannot be used
 │   └── EmbedderMismatchError   the store was written by another embedder
@@ -65,7 +66,7 @@ class MemoryClosedError(MnemotraceError, RuntimeError):
 
 
 class RuntimeMisuseError(MnemotraceError, RuntimeError):
-    """A blocking call was made from mnemotrace's own loop thread, which would never return."""
+    """A blocking call from mnemotrace's own loop thread, or a flow run with no loop at all."""
 
 
 class FlowError(MnemotraceError, RuntimeError):
