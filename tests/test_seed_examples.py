@@ -8,9 +8,9 @@ Left out, because they need CrewAI's own classes; they belong to the issue on in
 
 - `Crew(memory=True)`, `Crew(memory=Memory(...))`, `Crew(embedder=...)`, `crew.reset_memories`;
 - `Agent(memory=memory.scope(...))`;
-- `ResearchFlow` with CrewAI's `@start` and `@listen`: `examples/flow_research.py` has the same
-  flow with the steps of llama-index workflows;
 - `LLM(model=..., temperature=0)`: `Memory(llm=...)` takes such an instance, tests/llm has it.
+
+`ResearchFlow` is here with the steps of llama-index workflows instead of CrewAI's decorators.
 
 Left out, because hosted embedders come with a later issue: the eleven blocks of
 `Memory(embedder={"provider": ...})`, and `build_embedder` from CrewAI's own package.
@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 
 from mnemotrace import Memory, MemoryMatch, event_bus
-from mnemotrace.errors import EmbedderError, MemoryClosedError
+from mnemotrace.errors import EmbedderError, MemoryClosedError, RuntimeMisuseError
 from mnemotrace.memory import DEFAULT_LLM
 
 Namespace = dict[str, Any]
@@ -141,6 +141,49 @@ def test_standalone_with_a_model_saves_the_atomic_facts(run: Run) -> None:
     records = memory.scope("/project/migration").list_records()
     assert sorted(record.content for record in records) == sorted(facts)
     assert {record.importance for record in records} == {0.8}
+
+
+RESEARCH_FLOW = """
+from workflows import step
+from workflows.events import Event, StartEvent, StopEvent
+
+from mnemotrace import Flow
+
+class Gathered(Event):
+    findings: str
+
+class ResearchFlow(Flow):
+    @step
+    def gather_data(self, ev: StartEvent) -> Gathered:
+        findings = "PostgreSQL handles 10k concurrent connections. MySQL caps at 5k."
+        self.remember(findings, scope="/research/databases")
+        return Gathered(findings=findings)
+
+    @step
+    def write_report(self, ev: Gathered) -> StopEvent:
+        findings = ev.findings
+        past = self.recall("database performance benchmarks")
+        context = "\\n".join(f"- {m.record.content}" for m in past)
+        return StopEvent(result=f"Report:\\nNew findings: {findings}\\nPrevious context:\\n{context}")
+"""
+
+
+async def test_flow_remembers_and_recalls_with_a_default_memory(run: Run) -> None:
+    flow = run(RESEARCH_FLOW)["ResearchFlow"]()
+    findings = "PostgreSQL handles 10k concurrent connections. MySQL caps at 5k."
+    assert await flow.run() == (
+        f"Report:\nNew findings: {findings}\nPrevious context:\n- {findings}"
+    )
+    assert flow.memory.info("/research/databases").record_count == 1
+    flow.close_memory()
+    with Memory() as memory:  # what the flow opened is the default storage, and it is closed
+        assert contents(memory.recall("connections")) == [findings]
+
+
+def test_flow_run_without_an_event_loop_says_what_to_do(run: Run) -> None:
+    flow = run(RESEARCH_FLOW)["ResearchFlow"]()
+    with pytest.raises(RuntimeMisuseError, match=r"asyncio\.run"):
+        flow.run()
 
 
 SCOPE_INFERENCE = """
