@@ -10,7 +10,7 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeVar
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 Encode = Callable[[list[SaveRequest]], Awaitable[list[MemoryRecord]]]
 
 CHUNK = 1000
-"""Texts encoded in one flow run; a larger `remember_many` is several batches."""
+"""Texts encoded in one flow run; a larger `remember_many` takes several."""
 
 RETRY_SECONDS = (1.0, 4.0, 16.0, 60.0)
 
@@ -37,30 +37,16 @@ _PERMANENT = (InvalidInputError, EmbedderMismatchError)
 
 
 @dataclass(slots=True, eq=False)
-class _Receipt:
-    """What the batches of one receipt have become so far."""
-
-    receipt: SaveReceipt
-    batches: dict[str, list[MemoryRecord]]
-    unfinished: set[str]
-
-    def finish(self, batch_id: str, records: list[MemoryRecord]) -> None:
-        """Take in the records of one batch; the last one completes the receipt."""
-        self.batches[batch_id] = records
-        self.unfinished.discard(batch_id)
-        if self.unfinished:
-            self.receipt.progress(records)
-        else:
-            self.receipt.resolve([r for batch in self.batches.values() for r in batch])
-
-
-@dataclass(slots=True, eq=False)
 class _Job:
+    """One accepted batch on its way into the store."""
+
     batch_id: str
     encode: Encode
-    attempts: int
-    owner: _Receipt | None
     max_attempts: int
+    receipt: SaveReceipt | None = None
+    attempts: int = 0
+    saved: dict[str, MemoryRecord] = field(default_factory=dict)
+    """What each text became so far, by the record id it was accepted with."""
 
 
 class SaveQueue:
@@ -83,16 +69,11 @@ class SaveQueue:
     async def accept(
         self, requests: list[SaveRequest], encode: Encode, attempts: int
     ) -> SaveReceipt:
-        """Put the texts on disk, then queue them; returns once they are durable."""
-        chunks = [requests[start : start + CHUNK] for start in range(0, len(requests), CHUNK)]
-        batches: dict[str, list[MemoryRecord]] = {}
-        for chunk in chunks:
-            saves = [PendingSave(r.record_id, r.content, r.position, r.options()) for r in chunk]
-            batches[await self._runtime.in_thread(self.outbox.accept, saves)] = []
-        receipt = SaveReceipt(next(iter(batches)), [r.record_id for r in requests])
-        owner = _Receipt(receipt, batches, set(batches))
-        for batch_id in batches:
-            self._enqueue(_Job(batch_id, encode, 0, owner, attempts))
+        """Put the texts on disk, all or none, then queue them; returns once they are durable."""
+        saves = [PendingSave(r.record_id, r.content, r.position, r.options()) for r in requests]
+        batch_id = await self._runtime.in_thread(self.outbox.accept, saves)
+        receipt = SaveReceipt(batch_id, [r.record_id for r in requests])
+        self._enqueue(_Job(batch_id, encode, attempts, receipt))
         return receipt
 
     async def resume(self, encode: Encode, attempts: int) -> int:
@@ -104,7 +85,7 @@ class SaveQueue:
         count = 0
         for batch in waiting:
             if batch.id not in self._unsettled and batch.id not in self._retries:
-                self._enqueue(_Job(batch.id, encode, 0, None, attempts))
+                self._enqueue(_Job(batch.id, encode, attempts))
                 count += 1
         return count
 
@@ -113,7 +94,7 @@ class SaveQueue:
         wanted = None if ids is None else list(ids)
         revived = await self._runtime.in_thread(self.outbox.retry_dead, wanted)
         for batch_id in revived:
-            self._enqueue(_Job(batch_id, encode, 0, None, attempts))
+            self._enqueue(_Job(batch_id, encode, attempts))
         return len(revived)
 
     @property
@@ -158,22 +139,24 @@ class SaveQueue:
 
     async def _process(self, job: _Job) -> None:
         saves = await self._runtime.in_thread(self.outbox.load, job.batch_id)
-        requests = [
-            SaveRequest.restore(save.content, save.record_id, save.position, save.options)
-            for save in saves
-        ]
-        if not requests:  # all of it was forgotten meanwhile
-            if job.owner is not None:
-                job.owner.finish(job.batch_id, [])
-            return
-        try:
-            records = await job.encode(requests)
-        except Exception as error:  # noqa: BLE001  whatever it is, the receipt carries it
-            await self._failed(job, error)
-            return
-        await self._runtime.in_thread(self.outbox.done, job.batch_id)
-        if job.owner is not None:
-            job.owner.finish(job.batch_id, records)
+        for start in range(0, len(saves), CHUNK):
+            requests = [
+                SaveRequest.restore(save.content, save.record_id, save.position, save.options)
+                for save in saves[start : start + CHUNK]
+            ]
+            try:
+                records = await job.encode(requests)
+            except Exception as error:  # noqa: BLE001  whatever it is, the receipt carries it
+                await self._failed(job, error)
+                return
+            ids = [request.record_id for request in requests]
+            await self._runtime.in_thread(self.outbox.done, job.batch_id, ids)
+            job.saved.update(zip(ids, records, strict=True))
+            if job.receipt is not None and start + CHUNK < len(saves):
+                job.receipt.progress(records)
+        if job.receipt is not None:
+            accepted = job.receipt.record_ids
+            job.receipt.resolve([job.saved[i] for i in accepted if i in job.saved])
 
     async def _failed(self, job: _Job, error: Exception) -> None:
         job.attempts += 1
@@ -192,8 +175,8 @@ class SaveQueue:
             _line(error),
             "It is kept as a dead letter." if final else "The texts are kept and will be retried.",
         )
-        if job.owner is not None:
-            job.owner.receipt.fail(error, final=final)
+        if job.receipt is not None:
+            job.receipt.fail(error, final=final)
 
     def _retry(self, batch_id: str) -> None:
         entry = self._retries.pop(batch_id, None)
