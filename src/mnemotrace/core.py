@@ -51,9 +51,9 @@ from .stores.outbox import DeadLetter
 from .stores.selection import Selection
 from .trace import Level, Trace, note, span, start_trace
 
-ACCESS_SECONDS = 30.0
+ACCESS_SECONDS = 300.0
+"""Recalls are reads: their access statistics are written this much later, or at close."""
 ACCESS_RECORDS = 2000
-UPDATE_ATTEMPTS = 5
 
 
 class MemoryCore:
@@ -129,17 +129,11 @@ class MemoryCore:
         try:
             records, _ = await self._encode([request])
         except Exception as error:
-            self._emit(
-                MemorySaveFailedEvent,
-                value=request.content,
-                metadata=request.metadata,
-                error=str(error),
-            )
+            self._emit(MemorySaveFailedEvent, value=request.content, error=str(error))
             raise
         self._emit(
             MemorySaveCompletedEvent,
             value=request.content,
-            metadata=request.metadata,
             save_time_ms=(time.perf_counter() - begun) * 1000,
         )
         return records[0]
@@ -152,10 +146,10 @@ class MemoryCore:
         try:
             records, _ = await self._encode(requests)
         except Exception as error:
-            self._emit(MemorySaveFailedEvent, value=value, metadata=metadata, error=str(error))
+            self._emit(MemorySaveFailedEvent, value=value, error=str(error))
             raise
         elapsed = (time.perf_counter() - begun) * 1000
-        self._emit(MemorySaveCompletedEvent, value=value, metadata=metadata, save_time_ms=elapsed)
+        self._emit(MemorySaveCompletedEvent, value=value, save_time_ms=elapsed)
         return records
 
     async def remember_many(self, requests: list[SaveRequest]) -> SaveReceipt:
@@ -233,7 +227,7 @@ class MemoryCore:
                     await flow.run(start_event=RecallStarted(run=run))
                 note(results=len(run.matches), confidence=run.confidence)
         except Exception as error:
-            self._emit(MemoryQueryFailedEvent, query=query, limit=limit, error=str(error))
+            self._emit(MemoryQueryFailedEvent, query=query, error=str(error))
             raise
         self._warn(run.failures)
         result = Recall(
@@ -249,7 +243,6 @@ class MemoryCore:
         self._emit(
             MemoryQueryCompletedEvent,
             query=query,
-            limit=limit,
             results=result,
             query_time_ms=(time.perf_counter() - begun) * 1000,
         )
@@ -264,12 +257,17 @@ class MemoryCore:
             entry = self._access.setdefault(match.record.id, [0, at])
             entry[0] += 1
             entry[1] = at
-        if self._access_timer is None:
-            delay = 0.0 if len(self._access) >= ACCESS_RECORDS else ACCESS_SECONDS
-            self._access_timer = self.runtime.loop.call_later(delay, self._start_access_flush)
+        if len(self._access) >= ACCESS_RECORDS:
+            self._start_access_flush()
+        elif self._access_timer is None:
+            self._access_timer = self.runtime.loop.call_later(
+                ACCESS_SECONDS, self._start_access_flush
+            )
 
     def _start_access_flush(self) -> None:
-        self._access_timer = None
+        if self._access_timer is not None:
+            self._access_timer.cancel()
+            self._access_timer = None
         self.runtime.spawn(self.flush_access())
 
     async def flush_access(self) -> None:

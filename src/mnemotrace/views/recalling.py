@@ -73,6 +73,10 @@ class Recalling(Handle):
             raise InvalidInputError(f"depth must be 'deep' or 'shallow', not {depth!r}.")
         if trace not in (None, "off", "on", "full"):
             raise InvalidInputError(f"trace must be 'off', 'on' or 'full', not {trace!r}.")
+        if not isinstance(wait_for_writes, bool):
+            raise InvalidInputError(
+                f"wait_for_writes must be True or False, not {wait_for_writes!r}."
+            )
         moment = checked_time(now, "now")
         selection = self._selection(
             scope,
