@@ -72,31 +72,26 @@ async def search_one(
 
 
 class ShallowRecall(TracedWorkflow):
-    """Embed, search, rank; never a language model."""
+    """Embed, search, rank in one step; never a language model."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(timeout=services.config.recall_timeout)
         self.services = services
 
     @traced_step
-    async def search(self, ev: RecallStarted) -> Confident:
-        """Embed the query and search once, exactly."""
+    async def search(self, ev: RecallStarted) -> RecallFinished:
+        """Embed the query, search once, exactly, and rank what was found."""
         run: RecallRun = ev.run
         manifest = await self.services.manifest_for_reading()
         if manifest is None or run.selection.is_empty:
             note(empty="new store" if manifest is None else "selection")
-            return Confident(run=run)
+            return RecallFinished(run=run)
         run.use(manifest)
         run.queries = await embed_queries(self.services, [run.query])
         result = await search_one(self.services, run, run.queries[0], run.selection)
         run.add(run.queries[0], result)
-        note(**{**result.facts, "results": len(result.candidates)})
-        return Confident(run=run)
-
-    @traced_step
-    async def synthesize(self, ev: Confident) -> RecallFinished:
-        """Rank what was found."""
-        return _finish(ev.run)
+        note(**result.facts)
+        return _finish(run)
 
 
 class RecallFlow(TracedWorkflow):
