@@ -2,7 +2,7 @@
 
 A deep recall of a short query takes five steps and no language model. Exploration goes back to
 `search` with something new to search for, or ends. `ShallowRecall` is the same search and
-ranking in two steps.
+ranking in one step.
 """
 
 from __future__ import annotations
