@@ -27,6 +27,10 @@ from mnemotrace.stores.selection import Selection
 from .answers import ConsolidationPlan, SaveAnalysis
 from .requests import SaveRequest
 
+_MOST_COMPARED = 32
+"""Near-identical earlier texts that one text is compared with, word by word: texts made from one
+template are all near each other, and comparing every pair would be quadratic."""
+
 
 @dataclass(slots=True, eq=False)
 class Item:
@@ -124,18 +128,21 @@ def find_twins(items: list[Item], threshold: float) -> None:
         matrix = np.stack([item.dense for item in group if item.dense is not None])
         matrix = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
         for start in range(0, len(group), 1024):
-            block = matrix[start : start + 1024] @ matrix.T
-            rows, columns = np.nonzero(block >= threshold - 1e-6)
-            for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-                later, earlier = group[start + row], group[column]
-                if (
-                    column < start + row
-                    and later.twin is None
-                    and earlier.twin is None
-                    and not later.request.explicit_id
-                    and facts.may_be_duplicates(earlier.request.content, later.request.content)
-                ):
-                    later.twin = earlier
+            block = matrix[start : start + 1024] @ matrix[: start + 1024].T
+            for row, later in enumerate(group[start : start + 1024]):
+                if later.request.explicit_id:
+                    continue
+                cosines = block[row, : start + row]
+                near = np.flatnonzero(cosines >= threshold - 1e-6)
+                if len(near) > _MOST_COMPARED:
+                    near = near[np.argsort(-cosines[near], kind="stable")[:_MOST_COMPARED]]
+                later.twin = next((group[i] for i in near.tolist() if _says(group[i], later)), None)
+
+
+def _says(earlier: Item, later: Item) -> bool:
+    return earlier.twin is None and facts.may_be_duplicates(
+        earlier.request.content, later.request.content
+    )
 
 
 class Draft:

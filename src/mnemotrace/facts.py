@@ -49,10 +49,24 @@ _FUNCTION_WORDS = _set(
     with as by from has have had will would do does did so very really just also
     """
 )
+# Words whose opposite, or absence, turns a statement: two texts of a batch that differ in one of
+# these are two facts. A merge may reword them.
+_TURNING = _set(
+    """
+    to from in out on off up down into before after since until more less most least over under
+    above below left right all some every each only with yes true false open opened opens close
+    closed closes start started starts end ended ends stop enable enabled disable disabled allow
+    allowed allows deny denied forbid forbidden accept accepted reject rejected approve approved
+    love loves like likes hate hates dislike dislikes prefer prefers avoid avoids always sometimes
+    often rarely seldom increase increased decrease decreased rise rose fall fell gain gained lost
+    lose win won buy bought sell sold first last high higher low lower max min hot cold new old
+    best worst good bad safe unsafe present absent empty full public private alive dead able
+    """
+)
 _SCRIPTS = re.compile(r"[぀-ヿ㐀-䶿一-鿿豈-﫿가-힯ᄀ-ᇿ]+")
 _TOKEN = re.compile(
     r"[぀-ヿ㐀-䶿一-鿿豈-﫿가-힯ᄀ-ᇿ]+"
-    r"|\d+(?:[.,:/\-]\d+)*"
+    r"|(?:(?<!\w)[-−])?\d+(?:[.,:/\-]\d+)*"
     r"|[^\W\d_]+(?:['’][^\W\d_]+)*"
     r"|[^\w\s.,;:!?\"'’“”()\[\]{}·。、，；：！？…\-–—]"
 )
@@ -60,7 +74,8 @@ _TOKEN = re.compile(
 
 def _number(token: str) -> str:
     """Write a number one way: ``1,000`` and ``1000`` are the same, ``1.5`` and ``15`` are not."""
-    if re.fullmatch(r"\d{1,3}(?:,\d{3})+", token):
+    token = token.replace("−", "-")
+    if re.fullmatch(r"-?\d{1,3}(?:,\d{3})+", token):
         return token.replace(",", "")
     return token
 
@@ -99,15 +114,18 @@ def may_be_duplicates(first: str, second: str) -> bool:
     """Tell whether two near-identical texts may be treated as one.
 
     Returns:
-        False as soon as a protected term of one is missing from the other. A word that is
-        capitalised in only one of them (at the start of a sentence, say) counts as present.
+        False as soon as a protected term, or a word that turns a statement, is missing from one of
+        them, or what both say comes in another order (who owes whom). A word that is capitalised
+        in only one of them (at the start of a sentence, say) counts as present.
     """
-    left, right = Counter(protected_terms(first)), Counter(protected_terms(second))
+    left = [word.casefold() for word in words(first)]
+    right = [word.casefold() for word in words(second)]
     if left == right:
         return True
-    all_left = Counter(word.casefold() for word in words(first))
-    all_right = Counter(word.casefold() for word in words(second))
-    return not (left - all_right) and not (right - all_left)
+    telling = (set(left) & set(right)) - _FUNCTION_WORDS
+    telling |= (set(left) | set(right)) & _TURNING
+    telling |= protected_terms(first).keys() | protected_terms(second).keys()
+    return [w for w in left if w in telling] == [w for w in right if w in telling]
 
 
 def covers(survivor: str, text: str) -> bool:
@@ -141,4 +159,4 @@ def may_replace(merged: str, old: str, new: str) -> bool:
 
 
 def _numbers(terms: Iterable[str]) -> int:
-    return sum(term[0].isdigit() for term in terms)
+    return sum(term.removeprefix("-")[:1].isdigit() for term in terms)

@@ -21,7 +21,6 @@ MAX_DEPTH = 32
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
-@lru_cache(maxsize=8192)
 def normalise(path: str) -> str:
     """Return the normal form of a scope path.
 
@@ -35,6 +34,11 @@ def normalise(path: str) -> str:
     """
     if not isinstance(path, str):
         raise ScopeError(f"A scope must be a string such as '/team/alpha', not {path!r}.")
+    return _normal(path)
+
+
+@lru_cache(maxsize=8192)
+def _normal(path: str) -> str:
     text = unicodedata.normalize("NFC", path)
     if _CONTROL.search(text):
         raise ScopeError(f"Scope {path!r} holds a control character or a lone surrogate. Use text.")

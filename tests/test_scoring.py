@@ -1,0 +1,116 @@
+"""The composite score: the numbers of the formula, and that its parts stay within their ranges."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from mnemotrace import scoring
+from mnemotrace.records import MemoryMatch, MemoryRecord, ScoreComponents
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("cosine", "similarity"),
+    [(1.0, 1.0), (0.0, 0.5), (-1.0, 1 / 3), (0.5, 2 / 3), (1.0000001, 1.0), (-1.5, 1 / 3)],
+)
+def test_similarity_is_one_over_one_plus_the_distance(cosine: float, similarity: float) -> None:
+    assert float(scoring.similarity(cosine)) == pytest.approx(similarity)
+
+
+@pytest.mark.parametrize(
+    ("age_days", "half_life", "recency"),
+    [(0, 30, 1.0), (30, 30, 0.5), (60, 30, 0.25), (7, 7, 0.5), (-5, 30, 1.0), (3650, 1, 0.0)],
+)
+def test_recency_halves_with_every_half_life(
+    age_days: float, half_life: float, recency: float
+) -> None:
+    created = (NOW - timedelta(days=age_days)).timestamp()
+    assert float(scoring.recency(created, NOW, half_life)) == pytest.approx(recency)
+
+
+def test_the_functions_take_arrays_as_they_take_numbers() -> None:
+    cosines = np.linspace(-1, 1, 9)
+    assert scoring.similarity(cosines) == pytest.approx(
+        [float(scoring.similarity(float(c))) for c in cosines]
+    )
+    created = np.array([NOW.timestamp() - day * 86_400 for day in (0, 1, 30, 400)])
+    assert scoring.recency(created, NOW, 30) == pytest.approx(
+        [float(scoring.recency(float(t), NOW, 30)) for t in created]
+    )
+    assert scoring.fuse(cosines, cosines, 0.3) == pytest.approx(cosines)
+
+
+@pytest.mark.parametrize(
+    ("similarity", "lexical", "weight", "semantic"),
+    [
+        (0.8, 0.2, 0.0, 0.8),
+        (0.8, 0.2, 1.0, 0.2),
+        (0.8, 0.0, 0.35, 0.52),
+        (1.0, 1.0, 0.35, 1.0),
+        (0.5, 1.0, 0.35, 0.675),
+    ],
+)
+def test_fusion_is_a_weighted_sum(
+    similarity: float, lexical: float, weight: float, semantic: float
+) -> None:
+    assert float(scoring.fuse(similarity, lexical, weight)) == pytest.approx(semantic)
+
+
+@pytest.mark.parametrize(
+    ("cosine", "coverage", "expected"),
+    [
+        (None, 1.0, 0.0),
+        (1.0, 0.0, 1.0),
+        (0.9, 0.0, 1.0),
+        (0.2, 0.0, 0.0),
+        (-1.0, 0.0, 0.0),
+        (0.55, 0.0, 0.5),
+        (0.2, 1.0, 0.6),
+        (0.2, 0.5, 0.15),
+        (0.55, 1.0, 0.8),
+        (0.2, 7.0, 0.6),
+    ],
+)
+def test_confidence_comes_from_relevance(
+    cosine: float | None, coverage: float, expected: float
+) -> None:
+    assert scoring.confidence(cosine, coverage, 0.2, 0.9) == pytest.approx(expected)
+
+
+def test_confidence_never_falls_with_better_evidence() -> None:
+    grid = np.linspace(-1, 1, 21)
+    for coverage in (0.0, 0.4, 1.0):
+        values = [scoring.confidence(float(c), coverage, 0.1, 0.7) for c in grid]
+        assert values == sorted(values)
+        assert all(0.0 <= value <= 1.0 for value in values)
+    assert 0.0 <= scoring.confidence(0.5, 0.5, 0.5, 0.5) <= 1.0
+
+
+def match(**numbers: float) -> MemoryMatch:
+    defaults = {
+        "cosine": 0.5, "similarity": 2 / 3, "lexical": 0.0, "semantic": 0.6, "recency": 0.25,
+        "importance": 0.9, "semantic_weight": 0.5, "recency_weight": 0.3,
+        "importance_weight": 0.2, "lexical_weight": 0.35,
+    }  # fmt: skip
+    components = ScoreComponents(**{**defaults, **numbers})
+    record = MemoryRecord(content="text", scope="/a")
+    return MemoryMatch(record, components.score, ["semantic"], components, found_by=["q"])
+
+
+def test_the_score_is_the_sum_of_its_weighted_parts() -> None:
+    assert match().score == pytest.approx(0.5 * 0.6 + 0.3 * 0.25 + 0.2 * 0.9)
+    assert match(semantic_weight=0.0, importance_weight=0.0).score == pytest.approx(0.3 * 0.25)
+
+
+def test_an_explanation_holds_every_number_of_the_score() -> None:
+    explained = match().explain()
+    numbers, weights = explained["components"], explained["weights"]
+    assert explained["score"] == pytest.approx(
+        sum(weights[name] * numbers[name] for name in ("semantic", "recency", "importance"))
+    )
+    assert explained["found_by"] == ["q"]
+    assert match().format().startswith("[0.5")
