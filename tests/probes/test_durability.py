@@ -449,10 +449,8 @@ def test_an_unreadable_row_is_reported_and_breaks_nothing(
     memory = open_memory()
     good = [memory.remember(f"note {i}", "/home") for i in range(3)]
     bad = memory.remember("note bad", "/home", record_id="the-bad-one")
-    manifest = memory.store.manifest()
-    assert manifest is not None
-    space: Any = memory.store
-    collection = space._space.collection(manifest.generation)
+    store: Any = memory.store
+    collection, _ = store._open()
     collection.set_payload([point_id(bad.id, 1)], DAMAGE[damage])
     try:
         for depth in ("shallow", "deep"):
@@ -479,9 +477,7 @@ def test_an_unreadable_row_does_not_stop_a_forget(open_memory: OpenMemory, erase
     memory.remember("good", "/home")
     bad = memory.remember("bad", "/home")
     store: Any = memory.store
-    manifest = memory.store.manifest()
-    assert manifest is not None
-    collection = store._space.collection(manifest.generation)
+    collection, _ = store._open()
     collection.set_payload([point_id(bad.id, 1)], {"importance": 7.5})
     memory.forget(scope="/home", erase=erase)
     assert memory.list_records("/home") == []
