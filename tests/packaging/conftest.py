@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Built:
+    package: dict[str, bytes]
+    """What the wheel must hold of the package, as it was when the wheels were built."""
     sdist: Path
     wheel_from_tree: Path
     wheel_from_sdist: Path
@@ -28,6 +30,20 @@ class Built:
                 for member in archive.getmembers()
                 if not member.isdir()
             ]
+
+
+def files_in_tree() -> dict[str, bytes]:
+    """Every file of the package under the name it must have in the wheel."""
+    found: dict[str, bytes] = {}
+    for source, target in (
+        ("src/mnemotrace", "mnemotrace"),
+        ("flows", "mnemotrace/flows"),
+        ("stores", "mnemotrace/stores"),
+    ):
+        for path in (ROOT / source).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                found[f"{target}/{path.relative_to(ROOT / source).as_posix()}"] = path.read_bytes()
+    return found
 
 
 def wheel_contents(wheel: Path) -> dict[str, bytes]:
@@ -47,13 +63,14 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """An sdist, a wheel from that sdist, and a wheel straight from the tree."""
     out = tmp_path_factory.mktemp("dist")
+    package = files_in_tree()
     build = (sys.executable, "-m", "build", "--no-isolation", "--outdir")
     run(*build, out / "both", ROOT, cwd=out)
     run(*build, out / "tree", "--wheel", ROOT, cwd=out)
     (sdist,) = (out / "both").glob("*.tar.gz")
     (from_sdist,) = (out / "both").glob("*.whl")
     (from_tree,) = (out / "tree").glob("*.whl")
-    return Built(sdist, from_tree, from_sdist)
+    return Built(package, sdist, from_tree, from_sdist)
 
 
 @pytest.fixture(scope="session")

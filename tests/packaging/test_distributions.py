@@ -17,24 +17,10 @@ pytestmark = pytest.mark.slow
 DIST_INFO = f"mnemotrace-{__version__}.dist-info"
 
 
-def files_in_tree() -> dict[str, bytes]:
-    """What the wheel must hold of the package, read through the symlinked folders."""
-    found: dict[str, bytes] = {}
-    for source, target in (
-        ("src/mnemotrace", "mnemotrace"),
-        ("flows", "mnemotrace/flows"),
-        ("stores", "mnemotrace/stores"),
-    ):
-        for path in (ROOT / source).rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts:
-                found[f"{target}/{path.relative_to(ROOT / source).as_posix()}"] = path.read_bytes()
-    return found
-
-
 def test_the_wheel_holds_exactly_the_package_and_its_metadata(built: Built) -> None:
     contents = wheel_contents(built.wheel_from_tree)
     package = {name: data for name, data in contents.items() if name.startswith("mnemotrace/")}
-    assert package == files_in_tree()
+    assert package == built.package
     rest = {name.partition("/")[0] for name in contents} - {"mnemotrace"}
     assert rest == {DIST_INFO}
 
