@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
+
+from workflows.errors import WorkflowTimeoutError
 
 from . import curation, discovery, prompts
 from .config import MemoryConfig
@@ -117,7 +119,11 @@ class MemoryCore:
     async def _encode(self, requests: list[SaveRequest]) -> tuple[list[MemoryRecord], Trace | None]:
         run = EncodingRun.of(requests, self.services.clock())
         with start_trace("encode", level=self.config.trace, texts=len(requests)) as trace:
-            await self.flows[0].run(start_event=EncodingStarted(run=run))
+            await _in_time(
+                self.flows[0].run(start_event=EncodingStarted(run=run)),
+                f"Saving {len(requests)} text(s) took longer than "
+                f"encode_timeout={self.config.encode_timeout:g} s",
+            )
         self._warn(run.failures)
         return run.outcomes, trace
 
@@ -224,7 +230,11 @@ class MemoryCore:
                     note(read_barrier="off", pending_batches=self._queue.pending)
                 if limit > 0:
                     flow = self.flows[1] if depth == "deep" else self.flows[2]
-                    await flow.run(start_event=RecallStarted(run=run))
+                    await _in_time(
+                        flow.run(start_event=RecallStarted(run=run)),
+                        f"The recall took longer than "
+                        f"recall_timeout={self.config.recall_timeout:g} s",
+                    )
                 note(results=len(run.matches), confidence=run.confidence)
         except Exception as error:
             self._emit(MemoryQueryFailedEvent, query=query, error=str(error))
@@ -397,3 +407,13 @@ class MemoryCore:
         finally:
             await give_back(self.store, self._queue)
             await self.runtime.in_thread(self.store.close)
+
+
+async def _in_time(run: Awaitable[Any], what: str) -> None:
+    """Wait for a run of a flow; raise TimeoutError, saying what took too long, when it did."""
+    try:
+        await run
+    except WorkflowTimeoutError as error:
+        raise TimeoutError(
+            f"{what} and was stopped ({error}). Raise it, or find what is slow."
+        ) from error

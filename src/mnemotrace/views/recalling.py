@@ -63,6 +63,7 @@ class Recalling(Handle):
             InvalidInputError: an empty query, a negative limit, an unknown depth.
             ScopePermissionError: the scope lies outside this view.
             EmbedderError, StoreError: the search could not be made at all.
+            TimeoutError: it took longer than `recall_timeout`.
         """
         if not isinstance(query, str) or not query.strip():
             raise InvalidInputError("The query is empty; say what to recall.")

@@ -81,6 +81,7 @@ class Saving(Handle):
                 or a `record_id` that already says something else.
             ScopePermissionError: a read-only view, or a scope outside of it.
             EmbedderError, StoreError: nothing was stored.
+            TimeoutError: it took longer than `encode_timeout`.
         """
         return await self._core.remember(
             self._request(
