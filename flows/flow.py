@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from mnemotrace.views import MemoryView
 
 
+_opening = threading.Lock()
+
+
 class MemoryMixin:
     """Gives a class `self.memory` and `self.remember`, `self.recall`, `self.extract_memories`.
 
@@ -33,12 +37,16 @@ class MemoryMixin:
     @property
     def memory(self) -> MemoryView:
         """The memory in use."""
-        if self._memory is None:
+        memory = self._memory
+        if memory is None:
             from mnemotrace.memory import Memory
 
-            self._memory = Memory()
-            self._owns_memory = True
-        return self._memory
+            with _opening:  # steps in several threads may ask first
+                memory = self._memory
+                if memory is None:
+                    memory = self._memory = Memory()
+                    self._owns_memory = True
+        return memory
 
     @memory.setter
     def memory(self, value: MemoryView | None) -> None:
