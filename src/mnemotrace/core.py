@@ -76,7 +76,7 @@ class MemoryCore:
         self.owner: object = self
         """What event listeners get as the source."""
         self._flows: tuple[EncodingFlow, RecallFlow, ShallowRecall] | None = None
-        self._queue: SaveQueue = queue_for(store, runtime)
+        self._queue: SaveQueue = queue_for(store, runtime, self._encode_batch)
         self._access: dict[str, list[Any]] = {}
         self._access_timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -405,7 +405,7 @@ class MemoryCore:
         try:
             await self.flush_access()
         finally:
-            await give_back(self.store, self._queue)
+            await give_back(self.store, self.runtime, self._queue, self._encode_batch)
             await self.runtime.in_thread(self.store.close)
 
 

@@ -1,18 +1,20 @@
 """Background saves: from the outbox through the encoding flow, in order, with retries.
 
 One queue serves a store, whichever `Memory` objects share it, so that the order in which texts
-were accepted is the order in which they are encoded. Everything here runs on the runtime's loop.
+were accepted is the order in which they are encoded. A batch is encoded by the `Memory` that
+accepted it or, once that is closed, by another one that is open. Everything here runs on the
+runtime's loop, but for opening and closing a queue, which any thread may do.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TypeVar
 
 from .errors import EmbedderMismatchError, InvalidInputError
 from .flows.requests import SaveRequest
@@ -23,7 +25,6 @@ from .stores.backend import StorageBackend
 from .stores.outbox import Outbox, PendingSave
 
 log = logging.getLogger("mnemotrace")
-T = TypeVar("T")
 
 Encode = Callable[[list[SaveRequest]], Awaitable[list[MemoryRecord]]]
 
@@ -63,8 +64,9 @@ class SaveQueue:
         self._unsettled: dict[str, asyncio.Event] = {}
         self._retries: dict[str, tuple[asyncio.TimerHandle, _Job]] = {}
         self._worker: asyncio.Task[None] | None = None
-        self._users = 0
         self._resumed = False
+        self.encoders: list[Encode] = []
+        """What each open `Memory` over this store encodes with; empty once the queue is closed."""
 
     async def accept(
         self, requests: list[SaveRequest], encode: Encode, attempts: int
@@ -145,7 +147,7 @@ class SaveQueue:
                 for save in saves[start : start + CHUNK]
             ]
             try:
-                records = await job.encode(requests)
+                records = await self._encoder(job)(requests)
             except Exception as error:  # noqa: BLE001  whatever it is, the receipt carries it
                 await self._failed(job, error)
                 return
@@ -178,43 +180,53 @@ class SaveQueue:
         if job.receipt is not None:
             job.receipt.fail(error, final=final)
 
+    def _encoder(self, job: _Job) -> Encode:
+        encoders = list(self.encoders)
+        return encoders[-1] if encoders and job.encode not in encoders else job.encode
+
     def _retry(self, batch_id: str) -> None:
         entry = self._retries.pop(batch_id, None)
-        if entry is not None:
+        if entry is not None and self.encoders:
             self._enqueue(entry[1])
 
-    def open(self) -> None:
-        """Count one more user."""
-        self._users += 1
-
-    async def release(self) -> bool:
-        """Count one user less; the last one closes the outbox. Returns whether it was the last."""
-        self._users -= 1
-        if self._users > 0:
-            return False
+    def stop(self) -> None:
+        """Plan no further retries; the next open tries again what is on disk."""
         for handle, _ in self._retries.values():
             handle.cancel()
         self._retries.clear()
-        await self._runtime.in_thread(self.outbox.close)
-        return True
 
 
 _queues: weakref.WeakKeyDictionary[object, SaveQueue] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
 
 
-def queue_for(store: StorageBackend, runtime: Runtime) -> SaveQueue:
-    """Return the one queue of this store's place, counted up; return it with `give_back`."""
-    queue = _queues.get(store.place)
-    if queue is None:
-        queue = _queues[store.place] = SaveQueue(store, runtime)
-    queue.open()
-    return queue
+def queue_for(store: StorageBackend, runtime: Runtime, encode: Encode) -> SaveQueue:
+    """Return the one queue of this store's place for one more user; see `give_back`."""
+    with _lock:
+        queue = _queues.get(store.place)
+        if queue is None:
+            queue = _queues[store.place] = SaveQueue(store, runtime)
+        queue.encoders.append(encode)
+        return queue
 
 
-async def give_back(store: StorageBackend, queue: SaveQueue) -> None:
-    """Release a queue; forget it when this was its last user."""
-    if await queue.release() and _queues.get(store.place) is queue:
-        del _queues[store.place]
+async def give_back(
+    store: StorageBackend, runtime: Runtime, queue: SaveQueue, encode: Encode
+) -> None:
+    """Take one user from a queue; the last one closes it."""
+
+    def leave() -> bool:
+        with _lock:
+            queue.encoders.remove(encode)
+            if queue.encoders:
+                return False
+            if _queues.get(store.place) is queue:
+                del _queues[store.place]
+            queue.outbox.close()
+            return True
+
+    if await runtime.in_thread(leave):
+        queue.stop()
 
 
 def _line(error: BaseException) -> str:
