@@ -177,16 +177,22 @@ class MemoryCore:
             return 0
         return await self._queue.drain(timeout)
 
-    async def dead_letters(self, reach: Selection) -> list[DeadLetter]:
-        """Return the saves that were given up, as far as the view reaches."""
+    async def dead_letters(self, selection: Selection) -> list[DeadLetter]:
+        """Return the saves that were given up, as far as they may be seen."""
         self.check_open()
         letters = await self.runtime.in_thread(self._queue.outbox.dead_letters)
-        return [letter for letter in letters if curation.in_reach(letter, reach)]
+        parts = (curation.visible_part(letter, selection) for letter in letters)
+        return [part for part in parts if part is not None]
 
-    async def retry_dead_letters(self, reach: Selection) -> int:
-        """Queue given-up saves again; returns how many batches."""
-        letters = await self.dead_letters(reach)
-        ids = [letter.batch_id for letter in letters]
+    async def retry_dead_letters(self, selection: Selection) -> int:
+        """Queue given-up batches again that may be seen as a whole; returns how many."""
+        self.check_open()
+        letters = await self.runtime.in_thread(self._queue.outbox.dead_letters)
+        ids = [
+            letter.batch_id
+            for letter in letters
+            if curation.visible_part(letter, selection) == letter
+        ]
         if not ids:
             return 0
         return await self._queue.retry_dead(self._encode_batch, self.config.save_attempts, ids)

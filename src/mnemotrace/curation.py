@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -135,10 +135,13 @@ def _selects(selection: Selection) -> Callable[[PendingSave], bool]:
     return test
 
 
-def in_reach(letter: DeadLetter, reach: Selection) -> bool:
-    """Tell whether every text of a dead letter lies in a view."""
-    places = [
-        save.options.get("scope") or next(iter(save.options.get("reach") or ()), ROOT)
-        for save in letter.items
-    ]
-    return all(any(contains(root, place) for root in reach.roots) for place in places)
+def visible_part(letter: DeadLetter, selection: Selection) -> DeadLetter | None:
+    """Return a dead letter with the saves in it that may be seen; None when there are none."""
+    may_see = _selects(selection)
+    items = tuple(s for s in letter.items if may_see(s) and _lies_in(s, selection.roots))
+    return replace(letter, items=items) if items else None
+
+
+def _lies_in(save: PendingSave, roots: Iterable[str]) -> bool:
+    place = save.options.get("scope") or next(iter(save.options.get("reach") or ()), ROOT)
+    return any(contains(root, place) for root in roots)

@@ -15,6 +15,8 @@ import pytest
 
 from mnemotrace import Memory
 from mnemotrace.embedders.fingerprint import FIXED_TEXTS
+from mnemotrace.errors import MemoryClosedError
+from mnemotrace.flows.runtime import get_runtime
 from mnemotrace.llm.protocol import LLMRequest
 from mnemotrace.testing import FakeEmbedder, ScriptedLLM
 
@@ -154,6 +156,44 @@ def test_every_read_waits_for_accepted_saves(open_memory: OpenMemory) -> None:
         assert read(memory), name
 
 
+def test_a_closed_memory_says_so_in_every_method(open_memory: OpenMemory) -> None:
+    """After close, every method of the memory and of its views raises; closing again is fine."""
+    memory = open_memory()
+    record = memory.remember("text", "/a")
+    views = [memory, memory.scope("/a"), memory.slice(["/a"], read_only=False)]
+    memory.close()
+    memory.close()
+    asyncio.run(memory.aclose())
+    calls: list[tuple[str, tuple[Any, ...]]] = [
+        ("remember", ("t", "/a")),
+        ("remember_many", (["t"], "/a")),
+        ("extract_memories", ("t",)),
+        ("recall", ("t",)),
+        ("get", (record.id,)),
+        ("history", (record.id,)),
+        ("update", (record.id, "u")),
+        ("forget", ("/a",)),
+        ("reset", ("/a",)),
+        ("tree", ()),
+        ("info", ()),
+        ("list_scopes", ()),
+        ("list_categories", ()),
+        ("list_records", ()),
+        ("dead_letters", ()),
+        ("retry_dead_letters", ()),
+    ]
+    for view in views:
+        for name, args in calls:
+            with pytest.raises(MemoryClosedError):
+                getattr(view, name)(*args)
+            with pytest.raises(MemoryClosedError):
+                asyncio.run(getattr(view, f"a{name}")(*args))
+        assert view.drain_writes() == 0
+    for name, args in (("compact", ()), ("reindex", (FakeEmbedder(),))):
+        with pytest.raises(MemoryClosedError):
+            getattr(memory, name)(*args)
+
+
 def _size(folder: Path) -> tuple[int, int, int]:
     """Return files, their bytes and the blocks they really take, below a folder."""
     stats = [path.stat() for path in folder.rglob("*") if path.is_file()]
@@ -177,11 +217,12 @@ def test_ten_thousand_recalls_leave_disk_and_memory_flat(
 
     recall_all(1000)
     before, resident = _size(tmp_path), process.memory_info().rss
-    threads = threading.active_count()
+    threads, tasks = threading.active_count(), len(asyncio.all_tasks(get_runtime().loop))
     recall_all(9000)
     assert _size(tmp_path) == before
     assert process.memory_info().rss - resident < 24 * 2**20
     assert threading.active_count() <= threads + 1
+    assert len(asyncio.all_tasks(get_runtime().loop)) <= tasks + 1
 
 
 def test_access_statistics_are_batched(open_memory: OpenMemory) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import signal
 import subprocess
@@ -13,12 +14,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta, timezone
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from mnemotrace import Memory, MemoryRecord
+from mnemotrace.cli.app import app
 from mnemotrace.errors import (
     EmbedderError,
     EmbedderMismatchError,
@@ -233,6 +237,47 @@ def test_blank_text_does_not_fix_the_dimension(open_memory: OpenMemory) -> None:
             memory.remember(blank)
     memory.close()
     assert open_memory("new", embedder=FakeEmbedder(dimension=16)).remember("first")
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        None,
+        5,
+        "one text",
+        b"bytes",
+        {"content": "x"},
+        [5],
+        [None],
+        [["nested"]],
+        [{}],
+        [{"text": "x"}],
+    ],
+    ids=str,
+)
+def test_remember_many_refuses_what_is_no_list_of_texts(
+    open_memory: OpenMemory, call: Call, contents: Any
+) -> None:
+    """Probe 16, next of kin: the whole batch is checked before any of it is accepted."""
+    memory = open_memory()
+    with pytest.raises(InvalidInputError):
+        call(memory, "remember_many", contents)
+    if isinstance(contents, list):
+        with pytest.raises(InvalidInputError):
+            call(memory, "remember_many", ["fine", *contents])
+    assert memory.drain_writes() == 0
+    assert memory.list_records() == []
+
+
+def test_labels_of_a_batch_may_come_from_a_generator(open_memory: OpenMemory) -> None:
+    """What is given once for a whole batch reaches every text of it."""
+    memory = open_memory()
+    labels = (label for label in ("c", "d"))
+    records = memory.remember_many((f"t{i}" for i in range(3)), categories=labels).wait(10)
+    assert [record.categories for record in records] == [["c", "d"]] * 3
+    assert [record.position for record in records] == [0, 1, 2]
+    assert len({record.session for record in records}) == 1
+    assert memory.remember_many([]).wait(1) == []
 
 
 @pytest.mark.parametrize("text", ["\ud800", "half \udfff"], ids=ascii)
@@ -516,6 +561,50 @@ def test_a_failed_update_leaves_the_old_version(
     assert [match.record.content for match in memory.recall("old text")] == ["the new text"]
 
 
+async def test_a_cancelled_save_is_whole_or_not_there(open_memory: OpenMemory) -> None:
+    """Probe 20, next of kin: cancelling at any moment leaves a memory that works."""
+    embedder = FakeEmbedder()
+    memory = await asyncio.to_thread(open_memory, embedder=embedder)
+    record = await memory.aremember("before", **COMPLETE)
+    embedder.delay = 0.02
+    for step in range(12):
+        save = asyncio.create_task(memory.aremember(f"cancelled {step}", **COMPLETE))
+        change = asyncio.create_task(memory.aupdate(record.id, f"changed {step}"))
+        await asyncio.sleep(step * 0.004)
+        save.cancel()
+        change.cancel()
+        await asyncio.gather(save, change, return_exceptions=True)
+        again = await memory.aremember(f"cancelled {step}", **COMPLETE)
+        assert again.version == 1
+        versions = await memory.ahistory(record.id)
+        assert [version.version for version in versions] == list(range(1, len(versions) + 1))
+        assert [v.id for v in versions if v.is_current] == [record.id]
+    assert len(await memory.alist_records()) == 13
+
+
+def test_parallel_updates_of_one_record_all_happen(open_memory: OpenMemory) -> None:
+    """Probe 20, next of kin: no update is lost, each is a version of its own."""
+    memory = open_memory()
+    other = open_memory()
+    record = memory.remember("text")
+    with ThreadPoolExecutor(8) as pool:
+        changes: list[dict[str, Any]] = [{"importance": i / 100} for i in range(20)]
+        changes += [{"categories": [f"c{i}"]} for i in range(20)]
+        done = list(
+            pool.map(
+                lambda i: (memory, other)[i % 2].update(record.id, **changes[i]),
+                range(40),
+            )
+        )
+    versions = memory.history(record.id)
+    assert [version.version for version in versions] == list(range(1, 42))
+    assert {v.version for v in done} == set(range(2, 42))
+    assert sum(version.is_current for version in versions) == 1
+    for older, newer in pairwise(versions):
+        assert (older.retired, older.superseded_by) == ("superseded", record.id)
+        assert older.valid_to == newer.valid_from
+
+
 # -- 21 ------------------------------------------------------------------------------------------
 
 
@@ -761,6 +850,26 @@ def test_a_taken_id_is_refused_unless_it_says_the_same(open_memory: OpenMemory, 
         )
     assert memory.list_records() == [first]
     memory.forget(scope="/", include_private=True)
+
+
+def test_ids_printed_by_the_command_line_work_in_every_method(tmp_path: Path) -> None:
+    """Probe 23: an id from `mnemotrace list` works in get, update and forget, and back."""
+    folder = tmp_path / "store"
+    with Memory(llm=None, storage=folder) as memory:
+        for number in range(5):
+            memory.remember(f"text {number}", record_id=f"customer-{number}")
+        memory.remember("text without an id of its own")
+    listing = CliRunner().invoke(app, ["list", "--json", "--storage", str(folder)])
+    ids = {entry["id"] for entry in json.loads(listing.stdout)}
+    assert len(ids) == 6
+    plain = CliRunner().invoke(app, ["list", "--storage", str(folder)]).stdout
+    with Memory(llm=None, storage=folder) as memory:
+        for record_id in ids:
+            assert record_id in plain
+            assert memory.get(record_id) is not None
+            assert memory.update(record_id, importance=0.9).version == 2
+            assert memory.forget(record_ids=[record_id]) == 1
+        assert memory.list_records() == []
 
 
 # -- 24 and 25 -----------------------------------------------------------------------------------

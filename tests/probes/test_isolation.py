@@ -6,12 +6,15 @@ import unicodedata
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from typer.testing import CliRunner
 
 from mnemotrace import Memory, MemoryRecord
-from mnemotrace.errors import RecordNotFoundError, ScopePermissionError
+from mnemotrace.cli.app import app
+from mnemotrace.errors import RecordNotFoundError, SaveError, ScopePermissionError
 from mnemotrace.testing import FakeEmbedder, ScriptedLLM
 
 OpenMemory = Callable[..., Memory]
@@ -380,6 +383,62 @@ def test_discovery_hides_private_rows_as_recall_does(
         for depth in DEPTHS:
             found = call(view, "recall", "secret public orphan", depth=depth, **who)
             assert {match.record.id for match in found} == {record.id for record in own}
+
+
+def test_dead_letters_hide_private_texts(open_memory: OpenMemory, call: Call) -> None:
+    """Probe 8: saves that were given up are shown to those who may see what they say."""
+    embedder = FakeEmbedder()
+    memory = open_memory(embedder=embedder, save_attempts=1)
+    memory.remember("before")
+    embedder.fail = True
+    bobs: dict[str, Any] = {"content": "secret", "source": "bob", "private": True}
+    away: dict[str, Any] = {"content": "away", "scope": "/away"}
+    for batch in (["public", bobs], [away], [bobs]):
+        with pytest.raises(SaveError):
+            memory.remember_many(batch, "/home").wait(10)
+
+    def texts(view: Any, **who: Any) -> list[tuple[str, ...]]:
+        return sorted(letter.texts for letter in call(view, "dead_letters", **who))
+
+    assert texts(memory) == texts(memory, source="alice") == [("away",), ("public",)]
+    assert texts(memory, source="bob") == [("away",), ("public", "secret"), ("secret",)]
+    assert texts(memory.scope("/home"), include_private=True) == [
+        ("public", "secret"),
+        ("secret",),
+    ]
+    assert texts(memory.slice(["/away"]), include_private=True) == [("away",)]
+    embedder.fail = False
+    assert call(memory.scope("/home"), "retry_dead_letters") == 2
+    assert call(memory, "retry_dead_letters") == 1
+    memory.drain_writes()
+    assert len(memory.list_records(include_private=True)) == 4
+
+
+def test_the_command_line_hides_private_rows_as_recall_does(tmp_path: Path) -> None:
+    """Probe 8: list, tree, info, recall and show print what the methods return."""
+    folder = tmp_path / "store"
+    with Memory(llm=None, storage=folder) as memory:
+        memory.remember("all may know this", "/home", ["open"])
+        hidden = memory.remember(
+            "nobody else knows", "/vault", ["hush"], source="bob", private=True
+        )
+
+    def printed(*arguments: str) -> str:
+        result = CliRunner().invoke(app, [*arguments, "--storage", str(folder)])
+        return result.output
+
+    for who, sees in (
+        ([], False),
+        (["--source", "alice"], False),
+        (["--source", "bob"], True),
+        (["--include-private"], True),
+    ):
+        for command in (["list"], ["recall", "who knows what", "--no-llm"]):
+            assert ("nobody else knows" in printed(*command, *who)) == sees
+        assert ("/vault" in printed("tree", *who)) == sees
+        assert ("hush" in printed("info", *who)) == sees
+        assert ("nobody else knows" in printed("show", hidden.id, *who)) == sees
+        assert ("nobody else knows" in printed("show", hidden.id, "--history", *who)) == sees
 
 
 def test_forgetting_by_others_leaves_private_rows(open_memory: OpenMemory, call: Call) -> None:

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mnemotrace.errors import InvalidInputError
-from mnemotrace.flows.requests import SaveRequest, save_request
+from mnemotrace.flows.requests import SaveRequest, checked_labels, save_request
 from mnemotrace.records import MemoryRecord
-from mnemotrace.stores.selection import Selection
 from mnemotrace.twins import awaitable, blocking
 
 from .base import Handle, Time
@@ -135,7 +134,7 @@ class Saving(Handle):
             As `remember`, before anything is accepted: the whole batch or nothing.
         """
         shared: dict[str, Any] = {
-            "categories": categories,
+            "categories": checked_labels(categories, "categories"),
             "metadata": metadata,
             "importance": importance,
             "source": source,
@@ -145,9 +144,10 @@ class Saving(Handle):
             "expires_at": expires_at,
             "pinned": pinned,
         }
-        if isinstance(contents, (str, bytes, Mapping)):
+        if isinstance(contents, (str, bytes, Mapping)) or not isinstance(contents, Iterable):
             raise InvalidInputError(
-                "remember_many takes a list of texts; use remember() for a single one."
+                f"remember_many takes a list of texts, not a {type(contents).__name__}; use "
+                "remember() for a single one."
             )
         session = uuid.uuid4().hex
         requests: list[SaveRequest] = []
@@ -196,17 +196,30 @@ class Saving(Handle):
     drain_writes = blocking(_drain_writes)
     adrain_writes = awaitable(_drain_writes)
 
-    async def _dead_letters(self) -> list[DeadLetter]:
-        """Return the background saves that were given up, with their texts and errors."""
-        return await self._core.dead_letters(Selection(roots=self._reach.roots))
+    async def _dead_letters(
+        self, *, source: str | None = None, include_private: bool = False
+    ) -> list[DeadLetter]:
+        """Return the background saves that were given up, with their texts and errors.
+
+        Args:
+            source: whose private texts are visible too.
+            include_private: see everyone's private texts.
+        """
+        return await self._core.dead_letters(
+            self._selection(source=source, include_private=include_private, only_source=False)
+        )
 
     dead_letters = blocking(_dead_letters)
     adead_letters = awaitable(_dead_letters)
 
     async def _retry_dead_letters(self) -> int:
-        """Try given-up saves again in the background; returns how many batches."""
+        """Try given-up saves again in the background, private ones included.
+
+        Returns:
+            How many batches; one that also holds texts outside of this view is left alone.
+        """
         self._reach.require_writable()
-        return await self._core.retry_dead_letters(Selection(roots=self._reach.roots))
+        return await self._core.retry_dead_letters(self._selection(include_private=True))
 
     retry_dead_letters = blocking(_retry_dead_letters)
     aretry_dead_letters = awaitable(_retry_dead_letters)
