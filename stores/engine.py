@@ -51,9 +51,7 @@ class Where(NamedTuple):
     must: tuple[Condition, ...] = ()
     must_not: tuple[Condition, ...] = ()
 
-    def also(
-        self, must: Sequence[Condition] = (), must_not: Sequence[Condition] = ()
-    ) -> Where:
+    def also(self, must: Sequence[Condition] = (), must_not: Sequence[Condition] = ()) -> Where:
         """Return this narrowed by further conditions."""
         return Where(self.filter, (*self.must, *must), (*self.must_not, *must_not))
 
@@ -83,12 +81,13 @@ class Hit(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One stored point; vectors only when asked for."""
+    """One stored point; vectors only when asked for, `order` only from `ordered`."""
 
     id: PointId
     payload: dict[str, Any]
     dense: Sequence[float] | None = None
     lexical: SparseVector | None = None
+    order: float = 0.0
 
 
 class Collection(Protocol):
@@ -127,10 +126,18 @@ class Collection(Protocol):
         ...
 
     def ordered(
-        self, key: str, limit: int, where: Where = EVERYTHING, *, descending: bool = True,
+        self,
+        key: str,
+        limit: int,
+        where: Where = EVERYTHING,
+        *,
+        descending: bool = True,
         fields: Fields = True,
     ) -> list[Row]:
-        """Return points in the order of an indexed field; points without it are left out."""
+        """Return points in the order of an indexed field; points without it are left out.
+
+        Each row's `order` is the field's value; a time's is in microseconds since the epoch.
+        """
         ...
 
     def scroll(
@@ -159,8 +166,16 @@ class Collection(Protocol):
         """Return the exact count of each value of a keyword field."""
         ...
 
+    def sync(self) -> None:
+        """Make everything written safe against power loss, without holding up other threads."""
+        ...
+
     def flush(self) -> None:
-        """Make everything written safe against power loss."""
+        """Make everything written safe and shorten the log that a reopened store replays."""
+        ...
+
+    def recover(self) -> None:
+        """Open anew after a failed flush; nothing written is lost. Nobody else may use it now."""
         ...
 
     def compact(self) -> None:
@@ -202,7 +217,7 @@ class Engine(Protocol):
         """Make the collection of a generation, discarding a leftover of the same number."""
         ...
 
-    def open(self, generation: int) -> Collection:
+    def open(self, generation: int, dimension: int) -> Collection:
         """Return the collection of a generation, opening it when needed."""
         ...
 

@@ -34,8 +34,6 @@ def visible(selection: Selection, *, now: datetime, expiring: bool = True) -> Wh
     """
     if selection.is_empty or (selection.private_only and selection.public_only):
         return None
-    if selection.private_only and not selection.include_private and selection.viewer is None:
-        return None
     base = _cached(_key(selection)) if not selection.metadata else _base(_key(selection))
     where = Where(base if base.must or base.must_not else None)
     if selection.metadata:
@@ -85,16 +83,18 @@ def present(key: str, but: str = "") -> models.FieldCondition:
 
 def privacy(selection: Selection) -> tuple[list[Condition], list[Condition]]:
     """Return the conditions that must and must not hold for the privacy part of a selection."""
-    mine = "" if selection.viewer is None else hidden_by(selection.viewer)
     if selection.private_only:
         if selection.include_private:
             return [present("hidden_by")], []
-        return [equals("hidden_by", mine)], []
+        # Without a viewer these are the private rows that have no source.
+        return [equals("hidden_by", hidden_by(selection.viewer))], []
     if selection.public_only:
         return [], [present("hidden_by")]
     if selection.include_private:
         return [], []
-    return [], [present("hidden_by", mine)]
+    if selection.viewer is None:
+        return [], [present("hidden_by")]
+    return [], [present("hidden_by", but=hidden_by(selection.viewer))]
 
 
 # The parts of a selection that do not depend on the clock or on metadata.
@@ -154,7 +154,9 @@ def _metadata(key: str, condition: Any) -> list[Condition]:
                 parts.extend(_metadata(key, part))
             return parts
         return [_metadata_range(key, condition)]
-    values = list(condition) if isinstance(condition, (list, tuple, set, frozenset)) else [condition]
+    values = (
+        list(condition) if isinstance(condition, (list, tuple, set, frozenset)) else [condition]
+    )
     for value in values:
         if value is not None and not isinstance(value, (str, int, float, date)):
             raise InvalidInputError(
@@ -172,7 +174,9 @@ def _metadata_range(key: str, condition: Mapping[str, Any]) -> Condition:
             "list of values, or a mapping of gt, gte, lt, lte to a number or time."
         )
     if '"' in key:
-        raise InvalidInputError(f"A range on the metadata key {key!r} is not possible: it has a quote.")
+        raise InvalidInputError(
+            f"A range on the metadata key {key!r} is not possible: it has a quote."
+        )
     path = f'metadata."{key}"'
     bounds = {name: _bound(key, value) for name, value in condition.items()}
     if all(isinstance(bound, datetime) for bound in bounds.values()):

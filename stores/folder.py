@@ -14,6 +14,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
 import sys
 import weakref
@@ -28,7 +29,9 @@ MANIFEST_NAME = "manifest.json"
 GENERATIONS = "generations"
 OUTBOX = "outbox"
 _OURS = frozenset({LOCK_NAME, MANIFEST_NAME, MANIFEST_NAME + ".tmp", GENERATIONS, OUTBOX})
-_NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
+_NOT_WRITABLE = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+)
 
 
 class FolderLock:
@@ -86,17 +89,14 @@ class FolderLock:
             os.close(self._file)
             self._file = None
 
-    def abandon(self) -> None:
-        """In a forked child: let go of the inherited descriptor; the parent keeps the lock."""
-        self.release()
-
 
 _locks: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
 
 def _abandon_all() -> None:
+    # A forked child lets go of what it inherited; the parent keeps its locks.
     for lock in list(_locks):
-        lock.abandon()
+        lock.release()
 
 
 if hasattr(os, "register_at_fork"):
@@ -136,6 +136,29 @@ def not_writable(folder: Path, error: OSError) -> StoreNotWritableError:
         f"Nothing was stored in the memory folder {folder}: {reason}. {remedy}, or pass another "
         "folder as storage=."
     )
+
+
+def not_writable_message(folder: Path, message: str) -> StoreNotWritableError | None:
+    """Return that error when an engine's message tells of one; None when it does not."""
+    found = re.search(r"os error (\d+)", message)
+    if found is None or int(found[1]) not in _NOT_WRITABLE:
+        return None
+    return not_writable(folder, OSError(int(found[1]), os.strerror(int(found[1]))))
+
+
+def check_room(folder: Path, least: int) -> None:
+    """Refuse to go on when the disk has less room than `least` bytes.
+
+    Raises:
+        StoreNotWritableError: naming how much is free.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < least:
+        raise StoreNotWritableError(
+            f"Nothing was stored in the memory folder {folder}: its disk is nearly full "
+            f"({free // 2**20} MB free, {least // 2**20} MB wanted). Free some space, or pass "
+            "another folder as storage=."
+        )
 
 
 def make_folder(folder: Path) -> None:
@@ -219,15 +242,15 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any] | None) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-        _sync_folder(folder)
+        if sys.platform != "win32":  # a folder cannot be opened there
+            sync_file(folder)
     except OSError as error:
         raise not_writable(folder, error) from error
 
 
-def _sync_folder(folder: Path) -> None:
-    if sys.platform == "win32":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync_file(path: Path) -> None:
+    """Write what is in memory of a file to the disk; on Linux that includes memory maps."""
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:

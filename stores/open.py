@@ -4,24 +4,41 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable, Hashable
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mnemotrace.errors import ConfigurationError
 
 from .backend import StorageBackend
 from .edge import EdgeEngine
+from .engine import Engine
 from .qdrant import QdrantStore
 from .space import Space
 
-ENVIRONMENT = "MNEMOTRACE_STORAGE_DIR"
-_OTHER_STORES = frozenset({"lancedb", "chroma", "chromadb", "sqlite", "faiss", "redis", "postgres"})
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
 
-_registry: dict[Path, tuple[Space, int]] = {}
-_registry_lock = threading.Lock()
+ENVIRONMENT = "MNEMOTRACE_STORAGE_DIR"
+DEFAULT_FOLDER = Path(".mnemotrace")
+DEFAULT_NAME = "mnemotrace"
+_OTHER_DATABASES = frozenset(
+    [
+        *("chroma", "chromadb", "duckdb", "elasticsearch", "faiss", "lance", "lancedb", "milvus"),
+        *("mongodb", "mysql", "opensearch", "pgvector", "pinecone", "postgres", "postgresql"),
+        *("redis", "sqlite", "sqlite3", "weaviate"),
+    ]
+)
+_URL = re.compile(r"https?://", re.IGNORECASE)
+
+_spaces: dict[Hashable, tuple[Space, int]] = {}
+"""The spaces open in this process and how many store objects use each."""
+_spaces_lock = threading.Lock()
 
 
 def open_store(
@@ -29,55 +46,127 @@ def open_store(
     *,
     api_key: str | None = None,
     prefer_grpc: bool = False,
-    client: Any = None,
+    client: QdrantClient | None = None,
+    name: str = DEFAULT_NAME,
 ) -> StorageBackend:
-    """Return the store `storage` names."""
+    """Return the store that `storage` names. Opening a new one writes nothing yet.
+
+    Stores opened on one folder in one process share the engine, however the path is spelled, and
+    see each other's changes at once; the folder is released when the last of them is closed.
+
+    Args:
+        storage: None for ``$MNEMOTRACE_STORAGE_DIR/memory`` or ``./.mnemotrace/memory``; a folder
+            path; ``":memory:"`` for a temporary folder, removed when the store is closed or the
+            process ends; the ``http(s)://`` URL of a Qdrant server; or a store, returned as is.
+        api_key: of the Qdrant server.
+        prefer_grpc: talk gRPC to the Qdrant server.
+        client: a ready `qdrant_client.QdrantClient` to use instead of `storage`.
+        name: begins the names of the collections on a Qdrant server; one name is one memory.
+
+    Raises:
+        ConfigurationError: `storage` is not one of these.
+        StoreLockedError: another process owns the folder.
+        StoreCorruptError: the folder holds something else, or a damaged store.
+        StoreNotWritableError: the folder holds a store that cannot be written.
+        StoreUnavailableError: the server does not answer.
+    """
+    if client is not None:
+        from .server import ServerEngine
+
+        engine = ServerEngine(client, name)
+        return _shared((id(client), name), lambda: engine)
+    if storage is None:
+        return _in_folder(default_folder() / "memory")
+    if isinstance(storage, (str, os.PathLike)):
+        text = os.fspath(storage)
+        if not isinstance(text, str) or not text.strip():
+            raise ConfigurationError(f"storage={storage!r} is not a path. Pass a folder or a URL.")
+        if text == ":memory:":
+            return _in_temporary_folder()
+        if _URL.match(text):
+            return _on_server(text, api_key, prefer_grpc, name)
+        if text.lower() in _OTHER_DATABASES:
+            raise ConfigurationError(
+                f"storage={text!r} names another database, but mnemotrace stores in Qdrant. Pass "
+                f"the path of a folder (if you mean one of this name: './{text}'), the URL of a "
+                "Qdrant server, or a StorageBackend of your own."
+            )
+        if "://" in text:
+            raise ConfigurationError(
+                f"storage={text!r} is a URL of an unknown kind. A Qdrant server's begins with "
+                "http:// or https://."
+            )
+        return _in_folder(Path(text))
     if isinstance(storage, StorageBackend):
         return storage
-    if storage == ":memory:":
-        return _temporary()
-    if storage is None:
-        base = os.environ.get(ENVIRONMENT)
-        storage = Path(base) / "memory" if base else Path(".mnemotrace") / "memory"
-    if isinstance(storage, str) and storage.lower() in _OTHER_STORES:
-        raise ConfigurationError(
-            f"storage={storage!r} names another database. mnemotrace stores in Qdrant: pass a "
-            "folder path (or './" + storage + "' if that is one), or the URL of a Qdrant server."
-        )
-    return _folder(Path(storage))
+    raise ConfigurationError(
+        f"storage={storage!r} cannot be used. Pass a folder path, ':memory:', the URL of a Qdrant "
+        "server, or an object with every method of mnemotrace.stores.backend.StorageBackend."
+    )
 
 
-def _folder(path: Path) -> QdrantStore:
-    real = Path(os.path.realpath(path.expanduser()))
-    with _registry_lock:
-        known = _registry.get(real)
-        if known is None:
-            space, users = Space(EdgeEngine(real)), 0
-        else:
-            space, users = known
-        _registry[real] = (space, users + 1)
-    return QdrantStore(space, on_close=lambda: _leave(real))
+def default_folder() -> Path:
+    """Return the folder under which stores live that were not given a place."""
+    chosen = os.environ.get(ENVIRONMENT)
+    return Path(chosen) if chosen else DEFAULT_FOLDER
 
 
-def _leave(real: Path) -> None:
-    with _registry_lock:
-        space, users = _registry[real]
-        if users > 1:
-            _registry[real] = (space, users - 1)
+def _shared(key: Hashable, make: Callable[[], Engine]) -> QdrantStore:
+    """Return a new store object over the space of this key; the first one makes the engine."""
+    with _spaces_lock:
+        space, users = _spaces.get(key, (None, 0))
+        if space is None or not space.usable:
+            space, users = Space(make()), 0
+        _spaces[key] = (space, users + 1)
+    return QdrantStore(space, on_close=lambda: _leave(key, space))
+
+
+def _leave(key: Hashable, space: Space) -> None:
+    with _spaces_lock:
+        current, users = _spaces.get(key, (None, 0))
+        if current is space and users > 1:
+            _spaces[key] = (space, users - 1)
             return
-        del _registry[real]
+        if current is space:
+            del _spaces[key]
         space.close()
 
 
-def _temporary() -> QdrantStore:
+def _in_folder(path: Path) -> QdrantStore:
+    # One folder has one key, whatever symbolic links and relative spellings lead to it.
+    real = Path(os.path.realpath(path.expanduser()))
+    return _shared(real, lambda: EdgeEngine(real))
+
+
+def _in_temporary_folder() -> QdrantStore:
     folder = tempfile.mkdtemp(prefix="mnemotrace-")
-    store = _folder(Path(folder))
-    leave = store._on_close
+    owner = os.getpid()
 
     def remove() -> None:
-        leave()
-        shutil.rmtree(folder, ignore_errors=True)
+        if os.getpid() == owner:  # a forked child must not take its parent's files away
+            shutil.rmtree(folder, ignore_errors=True)
 
-    store._on_close = remove
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return store
+    atexit.register(remove)
+    key = Path(os.path.realpath(folder))
+    space = Space(EdgeEngine(key, persistent=False))
+    with _spaces_lock:
+        _spaces[key] = (space, 1)
+
+    def leave() -> None:
+        _leave(key, space)
+        if key not in _spaces:
+            remove()
+            atexit.unregister(remove)
+
+    return QdrantStore(space, on_close=leave)
+
+
+def _on_server(url: str, api_key: str | None, prefer_grpc: bool, name: str) -> QdrantStore:
+    from .server import ServerEngine, connect
+
+    def make() -> Engine:
+        digest = sha256(f"{url.rstrip('/')}\n{name}".encode()).hexdigest()[:16]
+        sidecar = default_folder().absolute() / "servers" / digest / "outbox"
+        return ServerEngine(connect(url, api_key, prefer_grpc), name, sidecar=sidecar, owned=True)
+
+    return _shared((url.rstrip("/"), api_key, prefer_grpc, name), make)

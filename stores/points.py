@@ -7,7 +7,6 @@ fields that exist only on the rows concerned (``hidden_by``, ``retired``).
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 from qdrant_client import models
 
 from mnemotrace import scopes
@@ -30,21 +30,8 @@ _LARGEST_INT = 2**63 - 1
 _LONGEST_TERM = 96
 _MAX_METADATA_DEPTH = 32
 
-_TIMES = ("created_at", "last_accessed", "updated_at", "valid_from", "valid_to", "expires_at")
-_PLAIN = (
-    "content",
-    "scope",
-    "importance",
-    "access_count",
-    "usefulness",
-    "version",
-    "retired",
-    "superseded_by",
-    "analysis",
-    "session",
-    "position",
-)
-_LISTS = ("categories", "supersedes")
+_OPTIONAL = ("retired", "superseded_by", "analysis", "session", "position")
+_OPTIONAL_TIMES = ("updated_at", "valid_to", "expires_at")
 
 
 def point_id(record_id: str, version: int) -> str:
@@ -64,25 +51,41 @@ def to_payload(record: MemoryRecord, text_hash: str) -> dict[str, Any]:
         RecordError: for metadata or text that cannot be stored exactly.
     """
     _check_text(record.content, "The content")
-    payload: dict[str, Any] = {"record_id": record.id, "text_hash": text_hash}
-    for name in _PLAIN:
+    _check_text(record.id, "The id")
+    created = record.created_at.isoformat()
+    payload: dict[str, Any] = {
+        "record_id": record.id,
+        "version": record.version,
+        "content": record.content,
+        "text_hash": text_hash,
+        "scope": record.scope,
+        "importance": _exact(record.importance),
+        "created_at": created,
+        "valid_from": (record.valid_from or record.updated_at or record.created_at).isoformat(),
+    }
+    for name in _OPTIONAL:
         value = getattr(record, name)
         if value is not None:
             payload[name] = value
-    for name in _LISTS:
-        value = getattr(record, name)
-        if value:
-            payload[name] = list(value)
-    for name in _TIMES:
+    for name in _OPTIONAL_TIMES:
         moment = getattr(record, name)
         if moment is not None:
             payload[name] = moment.isoformat()
-    payload.setdefault("valid_from", (record.updated_at or record.created_at).isoformat())
-    sources = list(dict.fromkeys([*([record.source] if record.source else []), *record.sources]))
+    for name in ("categories", "supersedes"):
+        values = getattr(record, name)
+        if values:
+            payload[name] = list(values)
+    if record.last_accessed != record.created_at:
+        payload["last_accessed"] = record.last_accessed.isoformat()
+    if record.access_count:
+        payload["access_count"] = record.access_count
+    if record.usefulness:
+        payload["usefulness"] = _exact(record.usefulness)
+    sources = list(dict.fromkeys([*_some(record.source), *record.sources]))
     if sources:
         payload["sources"] = sources
-    if record.source is not None:
-        payload["source"] = record.source
+        if record.source != sources[0]:
+            payload["source_unknown"] = "unknown"
     if record.private:
         payload["hidden_by"] = hidden_by(record.source)
     if record.pinned:
@@ -109,22 +112,34 @@ def from_payload(payload: Mapping[str, Any]) -> MemoryRecord:
     Raises:
         ValueError, KeyError, TypeError: when the row is not one this module wrote.
     """
-    fields: dict[str, Any] = {"id": payload["record_id"]}
-    for name in _PLAIN:
+    created = datetime.fromisoformat(payload["created_at"])
+    sources = payload.get("sources", [])
+    fields: dict[str, Any] = {
+        "id": payload["record_id"],
+        "version": payload["version"],
+        "content": payload["content"],
+        "scope": payload["scope"],
+        "importance": payload["importance"],
+        "created_at": created,
+        "last_accessed": created,
+        "valid_from": datetime.fromisoformat(payload["valid_from"]),
+        "categories": payload.get("categories", []),
+        "supersedes": payload.get("supersedes", []),
+        "sources": sources,
+        "source": sources[0] if sources and "source_unknown" not in payload else None,
+        "private": "hidden_by" in payload,
+        "pinned": "pinned" in payload,
+    }
+    for name in (*_OPTIONAL, "access_count", "usefulness"):
         if name in payload:
             fields[name] = payload[name]
-    for name in _LISTS:
-        fields[name] = list(payload.get(name, ()))
-    for name in _TIMES:
+    for name in (*_OPTIONAL_TIMES, "last_accessed"):
         if name in payload:
             fields[name] = datetime.fromisoformat(payload[name])
-    fields["sources"] = list(payload.get("sources", ()))
-    fields["source"] = payload.get("source")
-    fields["private"] = "hidden_by" in payload
-    fields["pinned"] = "pinned" in payload
-    metadata = payload.get("metadata", {})
-    types = payload.get("metadata_types")
-    fields["metadata"] = _from_json(metadata, "", types) if types else metadata
+    if "metadata" in payload:
+        types = payload.get("metadata_types")
+        metadata = payload["metadata"]
+        fields["metadata"] = _from_json(metadata, "", types) if types else metadata
     return MemoryRecord(**fields)
 
 
@@ -135,7 +150,7 @@ def to_point(
 ) -> models.PointStruct:
     """Return the point of one version, from its payload and its vectors."""
     vectors: dict[str, Any] = {
-        DENSE: dense if isinstance(dense, list) else [float(x) for x in dense]
+        DENSE: dense.tolist() if isinstance(dense, np.ndarray) else list(dense)
     }
     if lexical:
         vectors[LEXICAL] = models.SparseVector(
@@ -242,6 +257,8 @@ def _to_json(value: Any, path: str, types: dict[str, Any]) -> Any:
         return [_to_json(item, f"{path}/{index}", types) for index, item in enumerate(value)]
     if isinstance(value, str):
         return str(value)
+    if isinstance(value, float) and _exact(value) != value:
+        types[path] = ["float", repr(value)]
     return value
 
 
@@ -255,6 +272,8 @@ def _from_json(value: Any, path: str, types: Mapping[str, Any]) -> Any:
     kind = types.get(path)
     if kind is None:
         return value
+    if kind[0] == "float":
+        return float(kind[1])
     if kind[0] == "date":
         return date.fromisoformat(value)
     moment = datetime.fromisoformat(value)
@@ -265,17 +284,19 @@ def _escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
+def _exact(value: float) -> float:
+    """Return the nearest number that every engine gives back bit for bit.
+
+    The embedded engine reads numbers of more than 15 digits back wrong in their last bit.
+    """
+    return float(f"{value:.15g}")
+
+
+def _some(value: str | None) -> tuple[str, ...]:
+    return () if value is None else (value,)
+
+
 def _instant(value: date) -> datetime:
     if isinstance(value, datetime):
         return as_utc(value)
     return datetime(value.year, value.month, value.day, tzinfo=UTC)
-
-
-def sort_key(record: MemoryRecord) -> tuple[float, str]:
-    """Return the key of the order newest first, ties by id."""
-    return -record.created_at.timestamp(), record.id
-
-
-def stable_json(value: Any) -> str:
-    """Return canonical JSON text."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)

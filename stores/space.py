@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -12,16 +15,28 @@ from typing import Any
 
 from mnemotrace.errors import MemoryClosedError, StoreCorruptError, StoreError
 
+from .attributes import Attributes
 from .backend import Manifest
 from .engine import Collection, Engine, Where
 from .filters import time_range
 
 SCHEMA_VERSION = 1
+FLUSH_AFTER = 10_000
+"""Points written between two flushes. On the embedded engine a flush stops every Python thread
+for 60 to 600 ms (measured), so it is rare; a reopened store replays at most this many points,
+about two seconds."""
+SYNC_SECONDS = 1.0
+"""How long a write may wait to be made safe against power loss (a killed process loses nothing)."""
+_FRESH_SECONDS = 5.0
+"""How long the manifest of a shared server is believed."""
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
+_SAME_CANARY = 0.999
+
+_log = logging.getLogger("mnemotrace.stores")
 
 
 class ReadWriteLock:
-    """Many readers or one writer; a waiting writer goes before new readers."""
+    """Many readers or one writer; a waiting writer goes before new readers. Not reentrant."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition(threading.Lock())
@@ -31,7 +46,7 @@ class ReadWriteLock:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[None]:
-        """Hold the lock together with other readers; not reentrant."""
+        """Hold the lock together with other readers."""
         with self._condition:
             while self._writing or self._waiting:
                 self._condition.wait()
@@ -46,13 +61,15 @@ class ReadWriteLock:
 
     @contextlib.contextmanager
     def write(self) -> Iterator[None]:
-        """Hold the lock alone; not reentrant."""
+        """Hold the lock alone."""
         with self._condition:
             self._waiting += 1
-            while self._writing or self._readers:
-                self._condition.wait()
-            self._waiting -= 1
-            self._writing = True
+            try:
+                while self._writing or self._readers:
+                    self._condition.wait()
+                self._writing = True
+            finally:
+                self._waiting -= 1
         try:
             yield
         finally:
@@ -61,8 +78,38 @@ class ReadWriteLock:
                 self._condition.notify_all()
 
 
+class Generation:
+    """One collection with what is known about its data."""
+
+    def __init__(self, manifest: Manifest, collection: Collection, exclusive: bool) -> None:
+        self.number = manifest.generation
+        self.dimension = manifest.dimension
+        self.collection = collection
+        self.attributes = Attributes(collection)
+        self._exclusive = exclusive
+        self._expiring: bool | None = None
+
+    @property
+    def expiring(self) -> bool:
+        """Whether there may be records with ``expires_at``; if not, filters need not ask."""
+        if not self._exclusive:
+            return True
+        if self._expiring is None:
+            dated = Where(must=(time_range("expires_at", gte=_EARLIEST),))
+            self._expiring = self.collection.count(dated) > 0
+        return self._expiring
+
+    def note_expiring(self) -> None:
+        """Remember that a record with ``expires_at`` was written."""
+        self._expiring = True
+
+
 class Space:
-    """One place, shared by every store object on it in this process."""
+    """One place, shared by every store object on it in this process.
+
+    Its lock makes a change atomic for readers: whoever changes data, the manifest or the set of
+    collections holds it for writing; whoever reads holds it for reading during the whole read.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -71,23 +118,16 @@ class Space:
         self._pid = os.getpid()
         self._closed = False
         self._manifest: Manifest | None = None
-        self._expiring: dict[int, bool] = {}
+        self._read_at = -math.inf
+        self._generations: dict[int, Generation] = {}
+        self._loading = threading.Lock()
+        self._keeper = _Keeper(self)
         self._load()
 
-    def _load(self) -> None:
-        data = self.engine.read_manifest()
-        self._manifest = None if data is None else _parse(data)
-        if self._manifest is not None:
-            self._remove_leftovers(self._manifest)
-            self.engine.open(self._manifest.generation)
-
-    def _remove_leftovers(self, manifest: Manifest) -> None:
-        keep = {manifest.generation}
-        if manifest.reindex is not None:
-            keep.add(int(manifest.reindex["generation"]))
-        for generation in self.engine.generations():
-            if generation not in keep:
-                self.engine.discard(generation)
+    @property
+    def usable(self) -> bool:
+        """Whether it is open and belongs to this process."""
+        return not self._closed and os.getpid() == self._pid
 
     def check(self) -> None:
         """Refuse use after close, and in a forked child."""
@@ -99,94 +139,238 @@ class Space:
                 "the memory in the child instead, on another folder or on a Qdrant server."
             )
 
+    # The manifest. It is None until the first write; another process may write it meanwhile.
+
     def manifest(self) -> Manifest | None:
         """Return the manifest in force; None while nothing was written."""
-        if self._manifest is None and self.engine.read_manifest() is not None:
+        if self._manifest is not None and (
+            self.engine.exclusive or time.monotonic() - self._read_at < _FRESH_SECONDS
+        ):
+            return self._manifest
+        with self._loading:
             self._load()
         return self._manifest
 
-    def put_manifest(self, manifest: Manifest | None) -> None:
-        """Write a manifest and put it in force."""
-        self.engine.write_manifest(None if manifest is None else asdict(manifest))
+    def _load(self) -> None:
+        data = self.engine.read_manifest()
+        self._read_at = time.monotonic()
+        if data is None:
+            self._manifest = None
+            return
+        self.engine.claim()
+        if "state" in data:
+            # The process ended while it made or dropped the store: what is there is not in use.
+            self._discard_all()
+            self.engine.write_manifest(None)
+            self._manifest = None
+            return
+        manifest = _parse(data)
+        if self._manifest is None and self.engine.exclusive:
+            self._remove_leftovers(manifest)
+        if not self.engine.exclusive and self._manifest != manifest:
+            self._generations.clear()
         self._manifest = manifest
+        self.generation(manifest)
 
-    def collection(self, generation: int) -> Collection:
-        """Return the collection of a generation."""
-        return self.engine.open(generation)
+    def _remove_leftovers(self, manifest: Manifest) -> None:
+        keep = {manifest.generation}
+        if manifest.reindex is not None:
+            keep.add(int(manifest.reindex["generation"]))
+        for number in self.engine.generations():
+            if number not in keep:
+                self.engine.discard(number)
 
-    def expiring(self, generation: int) -> bool:
-        """Tell whether the generation may hold records with ``expires_at``."""
-        if not self.engine.exclusive:
-            return True
-        known = self._expiring.get(generation)
+    def _put(self, manifest: Manifest) -> None:
+        self.engine.write_manifest(asdict(manifest))
+        self._manifest, self._read_at = manifest, time.monotonic()
+
+    def generation(self, manifest: Manifest) -> Generation:
+        """Return the collection a manifest names."""
+        known = self._generations.get(manifest.generation)
         if known is None:
-            anything = Where(must=(time_range("expires_at", gte=_EARLIEST),))
-            known = self.collection(generation).count(anything) > 0
-            self._expiring[generation] = known
+            collection = self.engine.open(manifest.generation, manifest.dimension)
+            known = Generation(manifest, collection, self.engine.exclusive)
+            self._generations[manifest.generation] = known
         return known
 
-    def note_expiring(self, generation: int) -> None:
-        """Remember that a record with ``expires_at`` was written."""
-        self._expiring[generation] = True
+    # Changes; the caller holds the lock for writing.
+
+    def initialise(self, manifest: Manifest) -> Manifest:
+        """Make the store unless it exists; return the manifest in force."""
+        current = self.manifest()
+        if current is not None:
+            return current
+        self.engine.claim()
+        current = self.manifest()  # it may have been made by another process until just now
+        if current is not None:
+            return current
+        self.engine.write_manifest({"state": "being made"})
+        self.engine.create(manifest.generation, manifest.dimension)
+        self._put(manifest)
+        return manifest
+
+    def changed(self, points: int) -> None:
+        """Note a change, so that caches are dropped and it is made safe in a while."""
+        self.sequence += 1
+        self._keeper.note(points)
 
     def drop(self) -> None:
-        """Erase everything; the caller holds the lock for writing."""
+        """Erase everything."""
         if self.manifest() is None:
             return
-        self.put_manifest(None)
-        for generation in self.engine.generations():
-            self.engine.discard(generation)
-        self.forget_facts()
+        self.engine.write_manifest({"state": "dropped"})
+        self._discard_all()
+        self.engine.write_manifest(None)
+        self._manifest = None
         self.sequence += 1
 
-    def begin_reindex(self, embedder: Mapping[str, Any]) -> None:
+    def _discard_all(self) -> None:
+        self._generations.clear()
+        for number in self.engine.generations():
+            self.engine.discard(number)
+
+    def _discard(self, number: int) -> None:
+        self._generations.pop(number, None)
+        self.engine.discard(number)
+
+    def begin_reindex(self, embedder: Mapping[str, Any]) -> Manifest:
         """Make the next generation, or keep one begun for the same embedder."""
         current = self.manifest()
         if current is None:
             raise StoreError("There is nothing to reindex: the store is empty.")
-        begun = current.reindex
-        if begun is not None and dict(begun["embedder"]) == dict(embedder):
-            self.engine.open(int(begun["generation"]))
-            return
+        begun = next_manifest(current)
         if begun is not None:
-            self.put_manifest(replace(current, reindex=None))
-            self.engine.discard(int(begun["generation"]))
-            self._expiring.pop(int(begun["generation"]), None)
-        generation = current.generation + 1
-        self.engine.create(generation, int(embedder["dimension"]))
-        note = {"generation": generation, "embedder": dict(embedder)}
-        self.put_manifest(replace(current, reindex=note))
+            if same_embedder(begun.embedder, embedder):
+                return begun
+            self._put(replace(current, reindex=None))
+            self._discard(begun.generation)
+        number = current.generation + 1
+        self.engine.create(number, int(embedder["dimension"]))
+        current = replace(current, reindex={"generation": number, "embedder": dict(embedder)})
+        self._put(current)
+        begun = next_manifest(current)
+        assert begun is not None
+        return begun
 
     def finish_reindex(self) -> None:
-        """Put the next generation in force and erase the old one."""
+        """Put the next generation in force with one write, then erase the old one."""
         current = self.manifest()
-        if current is None or current.reindex is None:
-            raise StoreError("No reindex was begun.")
-        generation = int(current.reindex["generation"])
-        self.engine.open(generation).flush()
-        self.put_manifest(
-            replace(
-                current,
-                generation=generation,
-                embedder=dict(current.reindex["embedder"]),
-                reindex=None,
-            )
-        )
+        begun = None if current is None else next_manifest(current)
+        if current is None or begun is None:
+            raise StoreError("No reindex was begun; call begin_reindex first.")
+        self.generation(begun).collection.flush()
+        self._put(begun)
         self.sequence += 1
-        self.engine.discard(current.generation)
-        self._expiring.pop(current.generation, None)
+        self._discard(current.generation)
 
-    def forget_facts(self) -> None:
-        """Drop what is cached about the data."""
-        self._expiring.clear()
+    # Safety against power loss.
+
+    def sync(self) -> None:
+        """Make the log of changes safe against power loss; other threads go on meanwhile."""
+        with self.lock.read():
+            for generation in list(self._generations.values()):
+                generation.collection.sync()
+
+    def flush(self) -> None:
+        """Make everything safe and shorten the log."""
+        try:
+            with self.lock.read():
+                for generation in list(self._generations.values()):
+                    generation.collection.flush()
+            return
+        except StoreError as error:
+            _log.warning("A flush failed (%s); reopening the store once.", error)
+        with self.lock.write():
+            for generation in list(self._generations.values()):
+                generation.collection.recover()
 
     def close(self) -> None:
-        """Release the engine."""
+        """Flush and release the engine; safe to call twice."""
+        if os.getpid() != self._pid:
+            self._closed = True
+            return
+        self._keeper.stop()
         with self.lock.write():
             if not self._closed:
                 self._closed = True
-                if os.getpid() == self._pid:
-                    self.engine.close()
+                self._generations.clear()
+                self.engine.close()
+
+
+class _Keeper:
+    """A daemon thread that makes changes safe some time after they were made.
+
+    It is started by the first change, and only where the engine lives in this process.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._points = 0
+        self._wake = threading.Event()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def note(self, points: int) -> None:
+        """Note that points were written."""
+        if not self._space.engine.capabilities.embedded:
+            return
+        self._points += points
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="mnemotrace-keeper", daemon=True)
+            self._thread.start()
+        self._wake.set()
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            if self._stopped:
+                return
+            time.sleep(0 if self._stopped else SYNC_SECONDS)
+            self._wake.clear()
+            if self._stopped:
+                return
+            try:
+                if self._points >= FLUSH_AFTER:
+                    self._points = 0
+                    self._space.flush()
+                else:
+                    self._space.sync()
+            except Exception:  # noqa: BLE001
+                # Nobody waits for this thread. The data is in the log all the same, and the next
+                # flush or close raises what is wrong.
+                _log.exception("Changes could not be made safe against power loss.")
+
+    def stop(self) -> None:
+        """End the thread; it does not touch the engine afterwards."""
+        self._stopped = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+
+def next_manifest(current: Manifest) -> Manifest | None:
+    """Return the manifest of the generation being filled; None when no reindex was begun."""
+    if current.reindex is None:
+        return None
+    return replace(
+        current,
+        generation=int(current.reindex["generation"]),
+        embedder=dict(current.reindex["embedder"]),
+        reindex=None,
+    )
+
+
+def same_embedder(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    """Tell whether two fingerprints are of one embedder: same names, same canary vector."""
+    if any(left.get(key) != right.get(key) for key in ("provider", "model", "dimension")):
+        return False
+    a, b = left.get("canary"), right.get("canary")
+    if not a or not b:
+        return a == b
+    if len(a) != len(b):
+        return False
+    length = math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(x * x for x in b))
+    return length > 0 and sum(x * y for x, y in zip(a, b, strict=True)) >= _SAME_CANARY * length
 
 
 def _parse(data: Mapping[str, Any]) -> Manifest:
@@ -201,11 +385,12 @@ def _parse(data: Mapping[str, Any]) -> Manifest:
         int(manifest.embedder["dimension"])
     except (KeyError, TypeError, ValueError) as error:
         raise StoreCorruptError(
-            f"The store's manifest is damaged ({error!r}). Nothing was changed."
+            f"The store's manifest is damaged ({error!r}). Nothing was changed. Put it back from "
+            "a backup, or move the store away to start anew."
         ) from error
     if manifest.schema_version > SCHEMA_VERSION:
         raise StoreCorruptError(
-            f"The store was written by a newer mnemotrace (schema {manifest.schema_version}, this "
+            f"The store was written by a newer mnemotrace (schema {manifest.schema_version}; this "
             f"one reads {SCHEMA_VERSION}). Upgrade mnemotrace to open it."
         )
     return manifest

@@ -1,0 +1,53 @@
+"""Time and importance of points, looked up without reading their payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from qdrant_client import models
+
+from .engine import Collection, PointId, Where
+
+MICROSECONDS = 1e6
+"""Times come from the engine's index in microseconds."""
+
+
+class Attributes:
+    """Time and importance of points, remembered: a stored version never changes them."""
+
+    _MOST = 200_000
+    """About 60 MB."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._known: dict[PointId, tuple[float, float]] = {}
+
+    def of(self, ids: Sequence[PointId]) -> dict[PointId, tuple[float, float]]:
+        """Return seconds since the epoch and importance; points that lack one are left out."""
+        known = self._known
+        found = {key: value for key in ids if (value := known.get(key)) is not None}
+        if len(found) < len(ids):
+            new = self._look_up([key for key in ids if key not in found])
+            if len(known) + len(new) > self._MOST:
+                known.clear()
+            known.update(new)
+            found.update(new)
+        return found
+
+    def _look_up(self, ids: Sequence[PointId]) -> dict[PointId, tuple[float, float]]:
+        where = Where(must=(among(ids),))
+        times = self._collection.ordered("created_at", len(ids), where, fields=False)
+        weights = self._collection.ordered("importance", len(ids), where, fields=False)
+        created = {row.id: row.order / MICROSECONDS for row in times}
+        return {row.id: (created[row.id], row.order) for row in weights if row.id in created}
+
+    def forget(self, ids: Iterable[PointId]) -> None:
+        """Drop what is remembered of points that were written again or erased."""
+        for key in ids:
+            self._known.pop(key, None)
+
+
+def among(ids: Iterable[PointId]) -> models.HasIdCondition:
+    """Return the condition that a point is one of these."""
+    # Ids that came from the engine need no validation.
+    return models.HasIdCondition.model_construct(has_id=list(ids))
