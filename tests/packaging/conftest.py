@@ -41,8 +41,10 @@ def files_in_tree() -> dict[str, bytes]:
         ("stores", "mnemotrace/stores"),
     ):
         for path in (ROOT / source).rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts:
-                found[f"{target}/{path.relative_to(ROOT / source).as_posix()}"] = path.read_bytes()
+            inside = path.relative_to(ROOT / source)
+            # Tools leave caches behind: __pycache__ and folders that start with a dot.
+            if path.is_file() and not any(part.startswith((".", "__py")) for part in inside.parts):
+                found[f"{target}/{inside.as_posix()}"] = path.read_bytes()
     return found
 
 
