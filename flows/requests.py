@@ -105,11 +105,26 @@ def _checked_unicode(text: str, what: str) -> str:
 
 def checked_number(value: Any, name: str) -> float:
     """Return a number from 0 to 1, or raise RecordError."""
+    value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise RecordError(f"{name} must be a number from 0 to 1, not {value!r}.")
     if not math.isfinite(value) or not 0.0 <= value <= 1.0:
         raise RecordError(f"{name} must be from 0 to 1, not {value!r}. Nothing was changed.")
     return float(value)
+
+
+def checked_count(value: Any, name: str) -> int:
+    """Return a whole number from 0 to 2**31 - 1, to which larger ones are cut down."""
+    value = _plain(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidInputError(f"{name} must be a whole number, 0 or more, not {value!r}.")
+    return min(value, 2**31 - 1)
+
+
+def _plain(value: Any) -> Any:
+    """Turn a numpy scalar into a plain number."""
+    item = getattr(value, "item", None)
+    return item() if callable(item) and getattr(value, "shape", None) == () else value
 
 
 def checked_labels(value: Any, name: str) -> tuple[str, ...] | None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from mnemotrace import Memory, Recall
@@ -180,6 +181,33 @@ def test_limits_are_kept(open_memory: OpenMemory, call: Call, view_of: Callable[
         for limit, expected in ((1, 1), (29, 29), (30, 30), (1000, 30)):
             found = call(view, "recall", "note", limit=limit, depth=depth)
             assert len({match.record.id for match in found}) == len(found) == expected
+
+
+def test_extremes_are_no_special_cases(open_memory: OpenMemory) -> None:
+    """Probe 37, next of kin: huge limits, offsets, texts and queries just work."""
+    memory = open_memory()
+    long = memory.remember("needle in " + "much hay " * 5_000, "/home")
+    memory.remember("short", "/home")
+    for depth in DEPTHS:
+        for limit in (10_000, 2**31, 2**63, 10**30):
+            assert len(memory.recall("needle", limit=limit, depth=depth)) == 2
+        assert memory.recall("needle " * 2_000, depth=depth)[0].record.id == long.id
+    for limit in (2**31, 2**63, 10**30):
+        assert len(memory.list_records(limit=limit)) == 2
+        assert memory.list_records(offset=limit) == []
+    assert memory.tree(max_depth=10**30).startswith("/ (2 records)")
+    assert memory.get(long.id) == long
+    one: Any = np.int64(1)
+    quarter: Any = np.float32(0.25)
+    assert len(memory.recall("needle", limit=one)) == 1
+    assert memory.update(long.id, importance=quarter).importance == 0.25
+    for name in ("limit", "offset"):
+        for wrong in (-1, 1.5, "3", None, True):
+            with pytest.raises(InvalidInputError, match=name):
+                memory.list_records(**{name: wrong})  # type: ignore[arg-type]
+    for wrong in (-1, 1.5, "3", None):
+        with pytest.raises(InvalidInputError, match="max_depth"):
+            memory.tree(max_depth=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

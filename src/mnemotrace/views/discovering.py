@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mnemotrace.errors import InvalidInputError
+from mnemotrace.flows.requests import checked_count
 from mnemotrace.records import MemoryRecord, ScopeInfo
 from mnemotrace.twins import awaitable, blocking
 
@@ -24,8 +24,7 @@ class Discovering(Handle):
         include_private: bool = False,
     ) -> str:
         """Return the scope tree with record counts, `max_depth` levels below `path`."""
-        if isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0:
-            raise InvalidInputError(f"max_depth must be 0 or more, not {max_depth!r}.")
+        max_depth = checked_count(max_depth, "max_depth")
         selection = self._selection(
             path, source=source, include_private=include_private, only_source=False
         )
@@ -97,9 +96,7 @@ class Discovering(Handle):
         as_of: Time | None = None,
     ) -> list[MemoryRecord]:
         """Return the records of a subtree, newest first; filters as in `recall`."""
-        for name, value in (("limit", limit), ("offset", offset)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise InvalidInputError(f"{name} must be 0 or more, not {value!r}.")
+        limit, offset = checked_count(limit, "limit"), checked_count(offset, "offset")
         selection = self._selection(
             scope,
             source=source,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from mnemotrace.errors import InvalidInputError
-from mnemotrace.flows.requests import checked_text, checked_time
+from mnemotrace.flows.requests import checked_count, checked_text, checked_time
 from mnemotrace.records import Recall
 from mnemotrace.twins import awaitable, blocking
 
@@ -68,8 +68,7 @@ class Recalling(Handle):
         if not isinstance(query, str) or not query.strip():
             raise InvalidInputError("The query is empty; say what to recall.")
         checked_text(query, "query")
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise InvalidInputError(f"limit must be 0 or more, not {limit!r}.")
+        limit = checked_count(limit, "limit")
         if depth not in ("deep", "shallow"):
             raise InvalidInputError(f"depth must be 'deep' or 'shallow', not {depth!r}.")
         if trace not in (None, "off", "on", "full"):
