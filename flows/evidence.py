@@ -29,7 +29,7 @@ class SubQuery:
     dense: Vector
     lexical: SparseVector
     weight: float = 1.0
-    """Below 1 for a phrase made from the evidence itself, which would else confirm itself."""
+    """Below 1 for a phrase made from the evidence: it may add records, but not confirm them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,6 +59,7 @@ class RecallRun:
     found: dict[str, Candidate] = field(default_factory=dict)
     found_by: dict[str, list[str]] = field(default_factory=dict)
     lexical_weight: dict[str, float] = field(default_factory=dict)
+    phrase_weight: dict[str, float] = field(default_factory=dict)
     best_cosine: float | None = None
     confidence: float = 0.0
     gaps: list[str] = field(default_factory=list)
@@ -101,12 +102,14 @@ class RecallRun:
     def add(self, query: SubQuery, result: SearchResult) -> None:
         """Take in what one search found; a record keeps its best score of all searches."""
         for candidate in result.candidates:
+            record = candidate.record
+            held = self.found.get(record.id)
             if query.weight < 1.0:
+                if held is not None:
+                    continue
                 semantic = candidate.semantic * query.weight
                 loss = self.ranking.semantic_weight * (candidate.semantic - semantic)
                 candidate = replace(candidate, semantic=semantic, score=candidate.score - loss)
-            record = candidate.record
-            held = self.found.get(record.id)
             by = self.found_by.setdefault(record.id, [])
             if query.text not in by:
                 by.append(query.text)
@@ -118,6 +121,7 @@ class RecallRun:
                 self.lexical_weight[record.id] = (
                     self.ranking.lexical_weight if result.best_lexical > 0 else 0.0
                 )
+                self.phrase_weight[record.id] = query.weight
         if result.best_cosine is not None and query.weight == 1.0:
             self.best_cosine = max(self.best_cosine or -1.0, result.best_cosine)
         for record_id in result.unreadable:
@@ -170,6 +174,7 @@ class RecallRun:
                 recency_weight=ranking.recency_weight,
                 importance_weight=ranking.importance_weight,
                 lexical_weight=self.lexical_weight[record.id],
+                phrase_weight=self.phrase_weight[record.id],
             )
             matches.append(
                 MemoryMatch(

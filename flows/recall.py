@@ -42,6 +42,7 @@ _PROMPT_SCOPES = 200
 FEEDBACK_WEIGHT = 0.85
 _FEEDBACK_RECORDS = 3
 _FEEDBACK_TERMS = 4
+_PUNCTUATION = ".,;:!?'\"()[]{}。、，；：！？“”‘’…"
 
 
 async def embed_queries(
@@ -339,11 +340,18 @@ def _distinct(texts: Iterable[str], known: Iterable[str]) -> list[str]:
 
 
 def _feedback(run: RecallRun) -> list[str]:
-    """Return the query with the commonest new terms of the best records (lexical feedback)."""
+    """Return the query with the commonest new words of the best records (lexical feedback)."""
     have = set(tokenize(run.query))
     counts: dict[str, int] = {}
+    spelled: dict[str, str] = {}
     for candidate in run.ranked()[:_FEEDBACK_RECORDS]:
-        for term in set(tokenize(candidate.record.content)) - have:
+        found: set[str] = set()
+        for word in candidate.record.content.split():
+            for term in set(tokenize(word)) - have - found:
+                found.add(term)
+                spelled.setdefault(term, word.strip(_PUNCTUATION))
+        for term in found:
             counts[term] = counts.get(term, 0) + 1
     best = sorted(counts, key=lambda term: (-counts[term], term))[:_FEEDBACK_TERMS]
-    return [f"{run.query} {' '.join(best)}"] if best else []
+    words = dict.fromkeys(spelled[term] for term in best)
+    return [f"{run.query} {' '.join(words)}"] if words else []

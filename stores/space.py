@@ -205,7 +205,12 @@ class Space:
         if current is not None:
             return current
         self.engine.write_manifest({"state": "being made"})
-        self.engine.create(manifest.generation, manifest.dimension)
+        try:
+            self.engine.create(manifest.generation, manifest.dimension)
+        except StoreError:
+            self._discard_all()
+            self.engine.write_manifest(None)
+            raise
         self._put(manifest)
         return manifest
 
@@ -307,7 +312,7 @@ class _Keeper:
         self._space = space
         self._points = 0
         self._wake = threading.Event()
-        self._stopped = False
+        self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     def note(self, points: int) -> None:
@@ -323,12 +328,9 @@ class _Keeper:
     def _run(self) -> None:
         while True:
             self._wake.wait()
-            if self._stopped:
+            if self._ended.wait(SYNC_SECONDS):
                 return
-            time.sleep(0 if self._stopped else SYNC_SECONDS)
             self._wake.clear()
-            if self._stopped:
-                return
             try:
                 if self._points >= FLUSH_AFTER:
                     self._points = 0
@@ -342,7 +344,7 @@ class _Keeper:
 
     def stop(self) -> None:
         """End the thread; it does not touch the engine afterwards."""
-        self._stopped = True
+        self._ended.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join()

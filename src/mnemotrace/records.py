@@ -114,7 +114,7 @@ class ScoreComponents:
 
     `score = semantic_weight*semantic + recency_weight*recency + importance_weight*importance`,
     where `semantic` is the documented fusion (`mnemotrace.scoring.fuse`) of `similarity` and
-    `lexical`.
+    `lexical`, times `phrase_weight`.
     """
 
     cosine: float
@@ -131,6 +131,8 @@ class ScoreComponents:
     recency_weight: float
     importance_weight: float
     lexical_weight: float
+    phrase_weight: float = 1.0
+    """Multiplies `semantic`: below 1 when only a phrase made from other evidence found it."""
 
     @property
     def score(self) -> float:
@@ -174,6 +176,7 @@ class MemoryMatch:
                 "recency": c.recency_weight,
                 "importance": c.importance_weight,
                 "lexical": c.lexical_weight,
+                "phrase": c.phrase_weight,
             },
             "found_by": list(self.found_by),
         }

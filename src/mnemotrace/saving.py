@@ -131,9 +131,11 @@ class SaveQueue:
                 await self._process(job)
             except asyncio.CancelledError:
                 raise
-            except Exception:
+            except Exception as error:
                 # The outbox itself failed; the texts are on disk and the next open tries again.
                 log.exception("The outbox could not record what became of a save")
+                if job.receipt is not None:
+                    job.receipt.fail(error, final=False)
             finally:
                 event = self._unsettled.pop(job.batch_id, None)
                 if event is not None:
