@@ -637,7 +637,7 @@ def test_a_reset_amid_the_writes_of_another_memory_keeps_both_consistent(
     resets = 0
 
     def write() -> list[MemoryRecord]:
-        records = [first.remember(f"text {i}", "/a") for i in range(15)]
+        records = [first.remember(f"text {i}", "/a") for i in range(6)]
         records += first.remember_many([f"more {i}" for i in range(40)], "/a").wait(60)
         stop.set()
         return records
@@ -647,10 +647,10 @@ def test_a_reset_amid_the_writes_of_another_memory_keeps_both_consistent(
         while not stop.is_set() and not written.done():
             second.reset(scope)
             resets += 1
-            time.sleep(0.05)
+            time.sleep(0.1)
         records = written.result(60)
     assert resets >= 2
-    assert len(records) >= 15  # a reset also forgets what is accepted and not yet encoded
+    assert len(records) >= 6  # a reset also forgets what is accepted and not yet encoded
     left = everything(first)
     assert left == everything(second)
     assert set(left) <= {record.content for record in records}
