@@ -23,7 +23,7 @@ ANSWERS = (
     "正确的单台成本是两千二百八十元",
     "불빛이 너무 약해서",
     "每个月能做六百台",
-    "12 percent discount",
+    "text messages rather than an app",
 )
 
 

@@ -52,7 +52,7 @@ QUESTIONS = (
     ),
     Question(
         "Chinese, answered in English",
-        "保险公司给多少折扣？",
+        "养殖户为什么不想用手机应用？",
         "/project/tidewatch/planning",
     ),
 )
