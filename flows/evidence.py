@@ -141,10 +141,9 @@ class RecallRun:
         wanted = set(terms)
         coverage = 0.0
         if wanted and self.found:
-            best = sorted(self.found.values(), key=lambda c: -c.semantic)[:3]
-            coverage = max(
-                len(wanted & set(tokenize(c.record.content))) / len(wanted) for c in best
-            )
+            best = max(self.found.values(), key=lambda candidate: candidate.lexical)
+            if best.lexical > 0:
+                coverage = len(wanted & set(tokenize(best.record.content))) / len(wanted)
         return scoring.confidence(self.best_cosine, coverage, *self.calibration)
 
     def add_gaps(self, gaps: Iterable[str], limit: int) -> None:
