@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+import numpy as np
+
 from mnemotrace import scoring
 from mnemotrace.config import MemoryConfig
 from mnemotrace.embedders.lexical import tokenize
@@ -160,11 +162,13 @@ class RecallRun:
         """Return the best `limit` matches with every number of their scores."""
         ranking = self.ranking
         matches = []
-        for candidate in self.ranked()[: self.limit]:
+        best = self.ranked()[: self.limit]
+        similarities = scoring.similarity(np.array([c.cosine for c in best])).tolist()
+        for candidate, similarity in zip(best, similarities, strict=True):
             record = candidate.record
             components = ScoreComponents(
                 cosine=candidate.cosine,
-                similarity=float(scoring.similarity(candidate.cosine)),
+                similarity=similarity,
                 lexical=candidate.lexical,
                 semantic=candidate.semantic,
                 recency=candidate.recency,
