@@ -12,6 +12,7 @@ import pytest
 
 from mnemotrace import Memory, MemoryRecord
 from mnemotrace.stores.backend import StorageBackend
+from mnemotrace.stores.open import open_store
 from mnemotrace.testing import FakeEmbedder
 
 OpenMemory = Callable[..., Memory]
@@ -34,7 +35,8 @@ def open_memory(
 ) -> Iterator[OpenMemory]:
     """Open memories over one empty store, without a language model unless one is given.
 
-    With `storage`, over that; with ``storage="new"``, over a folder of this test's own.
+    With ``storage="new"``, over a folder of this test's own; with `wrap`, over what that makes of
+    the store.
     """
     opened: list[Memory] = []
     used: set[int] = set()
@@ -50,13 +52,20 @@ def open_memory(
         return stores[dimension][0]
 
     def build(
-        storage: Any = None, *, llm: Any = None, embedder: Any = None, **settings: Any
+        storage: Any = None,
+        *,
+        llm: Any = None,
+        embedder: Any = None,
+        wrap: Any = None,
+        **settings: Any,
     ) -> Any:
         embedder = FakeEmbedder() if embedder is None else embedder
         if storage is None:
             storage = shared(embedder.dimension)
         elif storage == "new":
             storage = tmp_path / "store"
+        if wrap is not None:
+            storage = wrap(open_store(storage))
         memory = Memory(llm=llm, storage=storage, embedder=embedder, **settings)
         opened.append(memory)
         return memory

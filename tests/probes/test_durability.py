@@ -33,7 +33,6 @@ from mnemotrace.errors import (
     StoreError,
 )
 from mnemotrace.events import MemoryAnalysisFailedEvent
-from mnemotrace.stores.open import open_store
 from mnemotrace.stores.points import point_id
 from mnemotrace.testing import FakeEmbedder, RecordingListener, ScriptedLLM
 
@@ -530,7 +529,7 @@ def test_an_unreadable_row_does_not_stop_a_forget(open_memory: OpenMemory, erase
 
 
 def test_a_failed_update_leaves_the_old_version(
-    open_memory: OpenMemory, delegating: Any, tmp_path: Path, call: Call
+    open_memory: OpenMemory, delegating: Any, call: Call
 ) -> None:
     """Probe 20: when the embedder or the store fails half-way, the old version stays readable."""
 
@@ -543,8 +542,8 @@ def test_a_failed_update_leaves_the_old_version(
             return self.inner.commit(batch)
 
     embedder = FakeEmbedder()
-    store = Failing(open_store(tmp_path / "faulty"))
-    memory = open_memory(store, embedder=embedder)
+    memory = open_memory(wrap=Failing, embedder=embedder)
+    store: Any = memory.store
     old = memory.remember("the old text", **COMPLETE)
     embedder.fail = True
     with pytest.raises(EmbedderError):
