@@ -48,6 +48,7 @@ class SaveReceipt:
         self._status = SaveStatus.PENDING
         self._records: list[MemoryRecord] = []
         self._errors: list[Exception] = []
+        self._parked = False
 
     @property
     def id(self) -> str:
@@ -184,6 +185,11 @@ class SaveReceipt:
             waiters, self._waiters = self._waiters, []
         _wake(waiters)
 
+    def park(self, error: Exception) -> None:
+        """Report that nothing tries again before the next open, which finds the texts on disk."""
+        self._parked = True
+        self.fail(error, final=True)
+
     def _unsettled(self, through_retries: bool) -> Future[None] | None:
         """Return what is woken at the next change, or None when there is nothing to wait for."""
         with self._lock:
@@ -205,7 +211,11 @@ class SaveReceipt:
                 return list(self._records)
             cause = self._errors[-1]
             message = f"Saving {self.accepted} text(s) of batch {self._id} {self._failure()} "
-            if self._status is SaveStatus.FAILED:
+            if self._parked:
+                message += (
+                    "The texts are kept on disk and are saved when the memory is next opened."
+                )
+            elif self._status is SaveStatus.FAILED:
                 message += (
                     "It was given up; the texts are kept as a dead letter. Remove the cause, then "
                     "call retry_dead_letters()."
@@ -230,6 +240,8 @@ class SaveReceipt:
         if self._status is SaveStatus.PENDING:
             known = f", {len(self._records)} so far" if self._records else ""
             return f"encoding in the background{known}"
+        if self._parked:
+            return f"{self._failure()} (waits for the next open)"
         ahead = "given up" if self._status is SaveStatus.FAILED else "will be tried again"
         return f"{self._failure()} ({ahead})"
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from .errors import EmbedderMismatchError, InvalidInputError
+from .errors import EmbedderMismatchError, InvalidInputError, MemoryClosedError
 from .flows.requests import SaveRequest
 from .flows.runtime import Runtime
 from .receipts import SaveReceipt
@@ -135,7 +135,7 @@ class SaveQueue:
                 # The outbox itself failed; the texts are on disk and the next open tries again.
                 log.exception("The outbox could not record what became of a save")
                 if job.receipt is not None:
-                    job.receipt.fail(error, final=False)
+                    job.receipt.park(error)
             finally:
                 event = self._unsettled.pop(job.batch_id, None)
                 if event is not None:
@@ -193,8 +193,10 @@ class SaveQueue:
 
     def stop(self) -> None:
         """Plan no further retries; the next open tries again what is on disk."""
-        for handle, _ in self._retries.values():
+        for handle, job in self._retries.values():
             handle.cancel()
+            if job.receipt is not None:
+                job.receipt.park(MemoryClosedError("the memory was closed before the next attempt"))
         self._retries.clear()
 
 

@@ -143,8 +143,13 @@ def test_texts_that_could_not_be_saved_survive_closing(
     """Probe 14: closing with a failing embedder neither hangs nor loses the text."""
     embedder = FakeEmbedder(fail=True)
     memory = open_memory("new", embedder=embedder)
-    memory.remember_many(["kept"])
-    memory.close()
+    receipt = memory.remember_many(["kept"])
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(receipt.wait, 30, through_retries=True)
+        assert memory.drain_writes() == 1
+        memory.close()
+        with pytest.raises(SaveError, match="next opened"):
+            waiting.result(10)
     memory = open_memory("new")
     assert memory.drain_writes() == 0
     assert set(everything(memory)) == {"kept"}
