@@ -64,7 +64,8 @@ class NewVersion:
     """A record version to be written, with its vectors.
 
     `dense` may be of any length but zero; the store normalises it. It is None only for a change
-    that keeps the text: the store then takes both vectors from the version it replaces.
+    that keeps the text: the store then takes both vectors from that version as it is stored, or
+    else from the version before it.
     """
 
     record: MemoryRecord

@@ -145,17 +145,18 @@ class MemoryCore:
         return records[0]
 
     async def _encode_batch(self, requests: list[SaveRequest]) -> list[MemoryRecord]:
-        value = f"{len(requests)} texts"
-        metadata = {"record_ids": [request.record_id for request in requests]}
-        self._emit(MemorySaveStartedEvent, value=value, metadata=metadata)
+        for request in requests:
+            self._emit(MemorySaveStartedEvent, value=request.content, metadata=request.metadata)
         begun = time.perf_counter()
         try:
             records, _ = await self._encode(requests)
         except Exception as error:
-            self._emit(MemorySaveFailedEvent, value=value, error=str(error))
+            for request in requests:
+                self._emit(MemorySaveFailedEvent, value=request.content, error=str(error))
             raise
         elapsed = (time.perf_counter() - begun) * 1000
-        self._emit(MemorySaveCompletedEvent, value=value, save_time_ms=elapsed)
+        for request in requests:
+            self._emit(MemorySaveCompletedEvent, value=request.content, save_time_ms=elapsed)
         return records
 
     async def remember_many(self, requests: list[SaveRequest]) -> SaveReceipt:

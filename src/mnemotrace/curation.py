@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from .embedders.lexical import encode_document, text_hash
 from .errors import RecordNotFoundError, StoreError
 from .flows.services import Services
-from .records import MemoryRecord
+from .records import MemoryRecord, as_utc
 from .scopes import ROOT, contains
 from .stores.backend import NewVersion, Retirement, StorageBackend, WriteBatch
 from .stores.outbox import DeadLetter, Outbox, PendingSave
@@ -67,11 +68,32 @@ async def update(
             )
             retired = Retirement(old.id, old.version, now, "superseded", old.id)
             batch = WriteBatch([version], [retired], {old.id: old.version})
+            if record.private != old.private:
+                batch = await services.in_thread(_with_history, store, batch, record, now)
             if await services.in_thread(store.commit, batch):
                 return record
     raise StoreError(
         f"Record {record_id!r} kept changing while it was updated; nothing was changed. Try again."
     )
+
+
+def _with_history(
+    store: StorageBackend, batch: WriteBatch, record: MemoryRecord, now: datetime
+) -> WriteBatch:
+    """Return the batch with all earlier versions as private, or as public, as the new one.
+
+    A text that became private must not stay readable in the history, and one that became public
+    must be forgotten whole by whoever may see it.
+    """
+    everything = Selection(include_private=True, history=True)
+    versions = list(batch.versions)
+    for earlier in store.get(everything, [record.id]):
+        changes: dict[str, Any] = {"private": record.private}
+        if earlier.retired is None:
+            changes |= {"retired": "superseded", "valid_to": now, "superseded_by": record.id}
+        changed = earlier.model_copy(update=changes)
+        versions.append(NewVersion(changed, text_hash(changed.content)))
+    return replace(batch, versions=versions, retire=())
 
 
 def history(store: StorageBackend, selection: Selection, record_id: str) -> list[MemoryRecord]:
@@ -112,10 +134,10 @@ def empty(store: StorageBackend) -> tuple[int, int]:
 
 def purge(outbox: Outbox, selection: Selection) -> None:
     """Forget accepted saves that are not yet encoded, or were given up."""
-    if selection.is_empty or selection.metadata or selection.until is not None:
-        # Not yet records: their times and analysed metadata are not known.
-        return
-    outbox.purge(record_ids=selection.record_ids, roots=selection.roots, where=_selects(selection))
+    if not selection.is_empty:
+        outbox.purge(
+            record_ids=selection.record_ids, roots=selection.roots, where=_selects(selection)
+        )
 
 
 def _selects(selection: Selection) -> Callable[[PendingSave], bool]:
@@ -129,10 +151,50 @@ def _selects(selection: Selection) -> Callable[[PendingSave], bool]:
             return False
         if selection.sources is not None and source not in selection.sources:
             return False
+        if selection.until is not None and not _is_before(options, selection.until):
+            return False
+        metadata = options.get("metadata") or {}
+        if not all(_holds(metadata, key, want) for key, want in selection.metadata.items()):
+            return False
         labels = options.get("categories") or ()
         return selection.categories is None or not set(selection.categories).isdisjoint(labels)
 
     return test
+
+
+def _is_before(options: Mapping[str, Any], until: datetime) -> bool:
+    """Tell whether a queued save says that it is older; without a time it will be new."""
+    created = options.get("created_at")
+    if isinstance(created, str):
+        created = datetime.fromisoformat(created)
+    return isinstance(created, datetime) and as_utc(created) < until
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+}
+
+
+def _holds(metadata: Mapping[str, Any], key: str, want: Any) -> bool:
+    """Tell whether one condition of a metadata filter holds for a save not yet in the store."""
+    have = metadata.get(key)
+    if isinstance(want, Mapping) and set(want) == {"all"}:
+        return all(_holds(metadata, key, part) for part in want["all"])
+    if isinstance(want, Mapping):
+        try:
+            return have is not None and all(
+                _COMPARISONS[name](have, bound) for name, bound in want.items()
+            )
+        except (KeyError, TypeError):
+            return False
+    if isinstance(want, (list, tuple, set, frozenset)):
+        return any(_holds(metadata, key, one) for one in want)
+    if isinstance(have, (list, tuple)):
+        return want in have
+    return type(have) is type(want) and bool(have == want)
 
 
 def visible_part(letter: DeadLetter, selection: Selection) -> DeadLetter | None:

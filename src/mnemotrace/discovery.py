@@ -26,10 +26,21 @@ def info(store: StorageBackend, selection: Selection, path: str) -> ScopeInfo:
 
 
 def children(store: StorageBackend, selection: Selection, path: str) -> list[str]:
-    """Return the immediate child scopes of a path, sorted; ``[]`` when there are none."""
+    """Return the immediate child scopes of a path, sorted; ``[]`` when there are none.
+
+    A slice of several subtrees has, at the root, those subtrees themselves.
+    """
+    if path == scopes.ROOT and selection.roots != (scopes.ROOT,):
+        return list(selection.roots)
     level = scopes.depth(path) + 1
     counts = store.facet(selection, Facet.SCOPES)
-    return sorted(p for p in counts if scopes.depth(p) == level and scopes.contains(path, p))
+    return sorted(
+        child
+        for child in counts
+        if scopes.depth(child) == level
+        and scopes.contains(path, child)
+        and any(scopes.contains(root, child) for root in selection.roots)
+    )
 
 
 def categories(store: StorageBackend, selection: Selection) -> dict[str, int]:

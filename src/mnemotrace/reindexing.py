@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from .embedders.lexical import encode_document, text_hash
@@ -9,7 +11,8 @@ from .embedders.resolve import resolve_embedder
 from .errors import InvalidInputError
 from .flows.runtime import get_runtime
 from .flows.services import Services
-from .stores.backend import NewVersion, WriteBatch
+from .records import MemoryRecord
+from .stores.backend import NewVersion, StorageBackend, WriteBatch
 from .stores.open import open_store
 from .stores.selection import Selection
 
@@ -30,14 +33,11 @@ async def reindex_store(services: Services, batch_size: int) -> int:
     written = 0
     async with services.write_lock:
         target = await services.in_thread(store.begin_reindex, fingerprint)
+        await services.in_thread(_drop_stale, store, target, batch_size)
         cursor: str | None = None
         while True:
             page, cursor = await services.in_thread(store.dump, batch_size, cursor)
-            ids = [record.id for record in page]
-            there = {
-                (record.id, record.version)
-                for record in await services.in_thread(target.get, _EVERYTHING, ids)
-            }
+            there = await services.in_thread(_versions, target, page)
             missing = [record for record in page if (record.id, record.version) not in there]
             if missing:
                 vectors = await services.embedder.embed_documents([r.content for r in missing])
@@ -51,6 +51,30 @@ async def reindex_store(services: Services, batch_size: int) -> int:
                 break
         await services.in_thread(store.finish_reindex)
     return written
+
+
+def _versions(
+    store: StorageBackend, records: Iterable[MemoryRecord]
+) -> dict[tuple[str, int], MemoryRecord]:
+    """Return every stored version of these records."""
+    ids = list(dict.fromkeys(record.id for record in records))
+    found = store.get(_EVERYTHING, ids) if ids else []
+    return {(record.id, record.version): record for record in found}
+
+
+def _drop_stale(store: StorageBackend, target: StorageBackend, batch_size: int) -> None:
+    """Remove from a generation begun earlier what was changed or forgotten since."""
+    cursor: str | None = None
+    stale: set[str] = set()
+    while True:
+        page, cursor = target.dump(batch_size, cursor)
+        source = _versions(store, page)
+        stale |= {r.id for r in page if source.get((r.id, r.version)) != r}
+        if cursor is None:
+            break
+    ids = sorted(stale)
+    for start in range(0, len(ids), batch_size):
+        target.erase(replace(_EVERYTHING, record_ids=tuple(ids[start : start + batch_size])))
 
 
 def reindex(
