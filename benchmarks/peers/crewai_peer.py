@@ -30,7 +30,6 @@ class CrewAIPeer:
         self.missing: dict[str, str] = {}
         self.remarks = {
             "load": "LanceDBStorage.save() of 1,000 finished records at a time, then optimize()",
-            "shallow": "table compacted with optimize() before every timed round",
             "tree": "tree() lists at most 20 children a level",
         }
         self._llm = UnreachableLLM()
@@ -55,11 +54,11 @@ class CrewAIPeer:
                     for item, vector in zip(batch, vectors, strict=True)
                 ]
             )
+        self._storage.optimize()
 
     def settle(self) -> None:
-        """Compact, so that no timed call pays for the small files of earlier ones."""
+        """Finish pending saves; upkeep in use is left to CrewAI, which compacts on its own."""
         self._memory.drain_writes()
-        self._storage.optimize()
 
     def count(self) -> int:
         """Count the rows of the table."""
