@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import qdrant_edge as edge
@@ -53,22 +54,17 @@ class EdgeCollection:
         self._dimension = dimension
         self._shard = shard
         self._filters = FilterCache()
+        self._errors = _EngineErrors(path)
 
     @classmethod
     def create(cls, path: Path, dimension: int) -> EdgeCollection:
         """Make a new shard; the folder must not exist."""
         disk.make_folder(path)
         disk.check_room(path, RESERVED_BYTES)
-        with _engine_errors(path):
+        with _EngineErrors(path):
             shard = edge.EdgeShard.create(str(path), _config(dimension))
-            kinds = edge.PayloadSchemaType
-            for names, kind in (
-                ((*KEYWORD_INDEXES, TENANT_INDEX), kinds.Keyword),
-                (DATETIME_INDEXES, kinds.Datetime),
-                (FLOAT_INDEXES, kinds.Float),
-            ):
-                for name in names:
-                    shard.update(edge.UpdateOperation.create_field_index(name, kind))
+            for name, kind in _indexes():
+                shard.update(edge.UpdateOperation.create_field_index(name, kind))
             shard.flush()
         return cls(path, dimension, shard)
 
@@ -100,7 +96,7 @@ class EdgeCollection:
 
     def _update(self, operation: edge.UpdateOperation) -> None:
         disk.check_room(self._path, RESERVED_BYTES)
-        with _engine_errors(self._path):
+        with self._errors:
             self._shard.update(operation)
 
     def query(
@@ -127,7 +123,7 @@ class EdgeCollection:
             score_threshold=threshold,
             with_payload=_fields(fields),
         )
-        with _engine_errors(self._path):
+        with self._errors:
             found = self._shard.query(request)
         if fields is False:
             return [Hit(hit.id, hit.score, {}) for hit in found]
@@ -150,7 +146,7 @@ class EdgeCollection:
             with_payload=_fields(fields),
             order_by=edge.OrderBy(key, direction=direction),
         )
-        with _engine_errors(self._path):
+        with self._errors:
             rows, _ = self._shard.scroll(request)
         if fields is False:
             return [Row(row.id, {}, None, None, row.order_value or 0.0) for row in rows]
@@ -173,7 +169,7 @@ class EdgeCollection:
             with_payload=_fields(fields),
             with_vector=vectors,
         )
-        with _engine_errors(self._path):
+        with self._errors:
             rows, following = self._shard.scroll(request)
         return [_row(row, vectors) for row in rows], following
 
@@ -181,14 +177,14 @@ class EdgeCollection:
         self, ids: Sequence[PointId], *, fields: Fields = True, vectors: bool = False
     ) -> list[Row]:
         """See `Collection.retrieve`."""
-        with _engine_errors(self._path):
+        with self._errors:
             rows = self._shard.retrieve(list(ids), _fields(fields), vectors)
         return [_row(row, vectors) for row in rows]
 
     def count(self, where: Where = EVERYTHING, *, exact: bool = True) -> int:
         """See `Collection.count`."""
         request = edge.CountRequest(exact=exact, filter=self._filters.translate(where))
-        with _engine_errors(self._path):
+        with self._errors:
             return self._shard.count(request)
 
     def facet(self, key: str, where: Where = EVERYTHING) -> dict[str, int]:
@@ -196,21 +192,22 @@ class EdgeCollection:
         request = edge.FacetRequest(
             key, limit=_MANY_VALUES, exact=True, filter=self._filters.translate(where)
         )
-        with _engine_errors(self._path):
+        with self._errors:
             return {str(hit.value): hit.count for hit in self._shard.facet(request).hits}
 
     def sync(self) -> None:
         """See `Collection.sync`: only the write-ahead log, and Python runs on meanwhile."""
         try:
-            for name in os.listdir(self._path / "wal"):
-                disk.sync_file(self._path / "wal" / name)
+            for path in (self._path / "wal").glob("*"):
+                with contextlib.suppress(FileNotFoundError):  # flushed, or dropped, meanwhile
+                    disk.sync_file(path)
         except OSError as error:
             raise disk.not_writable(self._path, error) from error
 
     def flush(self) -> None:
         """See `Collection.flush`."""
         disk.check_room(self._path, 0)
-        with _engine_errors(self._path):
+        with self._errors:
             self._shard.flush()
 
     def recover(self) -> None:
@@ -223,13 +220,13 @@ class EdgeCollection:
     def compact(self) -> None:
         """See `Collection.compact`."""
         disk.check_room(self._path, RESERVED_BYTES)
-        with _engine_errors(self._path):
+        with self._errors:
             self._shard.optimize()
             self._shard.flush()
 
     def close(self) -> None:
         """Release the shard; what was not flushed is in its log."""
-        with _engine_errors(self._path):
+        with self._errors:
             self._shard.close()
 
 
@@ -311,6 +308,8 @@ class EdgeEngine:
                 _, collection = self._collections.popitem()
                 try:
                     collection.flush()
+                except StoreError:
+                    collection.recover()
                 finally:
                     collection.close()
         finally:
@@ -326,28 +325,63 @@ def _config(dimension: int) -> edge.EdgeConfig:
 
 
 def _load(path: Path, dimension: int) -> edge.EdgeShard:
-    try:
-        return edge.EdgeShard.load(str(path), _config(dimension))
-    except Exception as error:
-        if refused := disk.not_writable_message(path, str(error)):
-            raise refused from error
-        raise StoreCorruptError(
-            f"The store's files in {path} cannot be opened ({error}). Restore the folder from a "
-            "backup, or move it away to start anew."
-        ) from error
+    with _EngineErrors(path, opening=True):
+        shard = edge.EdgeShard.load(str(path), _config(dimension))
+    known = shard.info().payload_schema
+    missing = [(name, kind) for name, kind in _indexes() if name not in known]
+    if missing:
+        if not shard.count(edge.CountRequest(exact=True)):
+            # A new store has its indexes: this one has lost a segment, which the engine then
+            # takes for one that was never finished.
+            shard.close()
+            raise StoreCorruptError(
+                f"The store's files in {path} are damaged: a segment is missing. Restore the "
+                "folder from a backup, or move it away to start anew."
+            )
+        with _EngineErrors(path):
+            for name, kind in missing:
+                shard.update(edge.UpdateOperation.create_field_index(name, kind))
+    return shard
 
 
-@contextlib.contextmanager
-def _engine_errors(path: Path) -> Iterator[None]:
-    """Name the folder in whatever the engine raises (it raises plain Exception)."""
-    try:
-        yield
-    except StoreError:
-        raise
-    except Exception as error:
-        if refused := disk.not_writable_message(path, str(error)):
+def _indexes() -> list[tuple[str, edge.PayloadSchemaType]]:
+    kinds = edge.PayloadSchemaType
+    return [
+        *((name, kinds.Keyword) for name in (*KEYWORD_INDEXES, TENANT_INDEX)),
+        *((name, kinds.Datetime) for name in DATETIME_INDEXES),
+        *((name, kinds.Float) for name in FLOAT_INDEXES),
+    ]
+
+
+class _EngineErrors:
+    """Turns whatever the engine raises, which is plain Exception or a panic, into our errors."""
+
+    def __init__(self, path: Path, *, opening: bool = False) -> None:
+        self._path = path
+        self._opening = opening
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None or isinstance(error, StoreError):
+            return
+        panic = type(error).__name__ == "PanicException"  # its module cannot be imported
+        if not isinstance(error, Exception) and not panic:
+            return
+        if refused := disk.not_writable_message(self._path, str(error)):
             raise refused from error
-        raise StoreError(f"The embedded engine in {path} failed: {error}") from error
+        if self._opening or panic:
+            raise StoreCorruptError(
+                f"The store's files in {self._path} are damaged ({error}). Restore the folder "
+                "from a backup, or move it away to start anew."
+            ) from error
+        raise StoreError(f"The embedded engine in {self._path} failed: {error}") from error
 
 
 def _fields(fields: Fields) -> bool | list[str]:

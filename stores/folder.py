@@ -28,6 +28,7 @@ LOCK_NAME = "mnemotrace.lock"
 MANIFEST_NAME = "manifest.json"
 GENERATIONS = "generations"
 OUTBOX = "outbox"
+_OWNER_BYTES = 32
 _OURS = frozenset({LOCK_NAME, MANIFEST_NAME, MANIFEST_NAME + ".tmp", GENERATIONS, OUTBOX})
 _NOT_WRITABLE = frozenset(
     {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -62,7 +63,7 @@ class FolderLock:
         if self._file is not None:
             return
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise not_writable(self._path.parent, error) from error
         try:
@@ -76,8 +77,8 @@ class FolderLock:
                 "memory between processes, run a Qdrant server and pass its URL as storage=."
             ) from error
         try:
-            os.ftruncate(file, 0)
-            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+            os.lseek(file, 0, os.SEEK_SET)
+            os.write(file, f"{os.getpid()}\n".ljust(_OWNER_BYTES).encode())
         except OSError as error:
             os.close(file)
             raise not_writable(self._path.parent, error) from error
@@ -121,7 +122,7 @@ else:
 def _read_owner(file: int) -> str:
     with contextlib.suppress(OSError):
         os.lseek(file, 0, os.SEEK_SET)
-        text = os.read(file, 32).decode("ascii", "replace").strip()
+        text = os.read(file, _OWNER_BYTES).decode("ascii", "replace").strip()
         if text.isdigit():
             return text
     return "(unknown id)"
@@ -140,10 +141,11 @@ def not_writable(folder: Path, error: OSError) -> StoreNotWritableError:
 
 def not_writable_message(folder: Path, message: str) -> StoreNotWritableError | None:
     """Return that error when an engine's message tells of one; None when it does not."""
-    found = re.search(r"os error (\d+)", message)
-    if found is None or int(found[1]) not in _NOT_WRITABLE:
+    found = re.search(r"os error (\d+)|Os \{ code: (\d+)", message)
+    if found is None:
         return None
-    return not_writable(folder, OSError(int(found[1]), os.strerror(int(found[1]))))
+    code = int(found[1] or found[2])
+    return not_writable(folder, OSError(code, os.strerror(code))) if code in _NOT_WRITABLE else None
 
 
 def check_room(folder: Path, least: int) -> None:
@@ -169,8 +171,11 @@ def make_folder(folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise StoreCorruptError(f"{folder} is a file; storage= wants a folder.") from error
+    except (FileExistsError, NotADirectoryError) as error:
+        raise StoreCorruptError(
+            f"The memory folder {folder} cannot be made: a file is in its place. Pass another "
+            "folder as storage=."
+        ) from error
     except OSError as error:
         raise not_writable(folder, error) from error
 
@@ -184,7 +189,7 @@ def check_layout(folder: Path) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise StoreCorruptError(f"{folder} is a file; storage= wants a folder.")
+        raise StoreCorruptError(f"{folder} is a file, but storage= wants a folder.")
     try:
         names = {entry.name for entry in folder.iterdir()}
     except OSError as error:
@@ -197,7 +202,7 @@ def check_layout(folder: Path) -> None:
             f"The folder {folder} is not a mnemotrace store: it has no {MANIFEST_NAME}, but holds "
             f"{foreign[0]!r}. Nothing was changed. Pass an empty or new folder as storage=."
         )
-    if GENERATIONS in names:
+    if list_generations(folder):
         raise StoreCorruptError(
             f"The store in {folder} has lost its {MANIFEST_NAME}. Nothing was changed. Put the "
             "file back from a backup, or move the folder away to start anew."
@@ -213,7 +218,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     path = folder / MANIFEST_NAME
     try:
         data = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise StoreCorruptError(

@@ -41,6 +41,22 @@ _spaces: dict[Hashable, tuple[Space, int]] = {}
 _spaces_lock = threading.Lock()
 
 
+_inherited: list[object] = []
+"""In a forked child: what the parent had open. It is kept, because letting go of an engine whose
+threads did not come along could hang."""
+
+
+def _after_fork() -> None:
+    global _spaces_lock
+    _spaces_lock = threading.Lock()
+    _inherited.extend(space for space, _ in _spaces.values())
+    _spaces.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def open_store(
     storage: str | os.PathLike[str] | StorageBackend | None = None,
     *,
@@ -116,9 +132,17 @@ def _shared(key: Hashable, make: Callable[[], Engine]) -> QdrantStore:
     with _spaces_lock:
         space, users = _spaces.get(key, (None, 0))
         if space is None or not space.usable:
-            space, users = Space(make()), 0
+            space, users = _space_over(make()), 0
         _spaces[key] = (space, users + 1)
     return QdrantStore(space, on_close=lambda: _leave(key, space))
+
+
+def _space_over(engine: Engine) -> Space:
+    try:
+        return Space(engine)
+    except BaseException:
+        engine.close()  # which gives the folder's lock back
+        raise
 
 
 def _leave(key: Hashable, space: Space) -> None:
@@ -148,7 +172,7 @@ def _in_temporary_folder() -> QdrantStore:
 
     atexit.register(remove)
     key = Path(os.path.realpath(folder))
-    space = Space(EdgeEngine(key, persistent=False))
+    space = _space_over(EdgeEngine(key, persistent=False))
     with _spaces_lock:
         _spaces[key] = (space, 1)
 

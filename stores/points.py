@@ -143,6 +143,17 @@ def from_payload(payload: Mapping[str, Any]) -> MemoryRecord:
     return MemoryRecord(**fields)
 
 
+def tie_break(payload: Mapping[str, Any], sign: int = -1) -> tuple[str, int]:
+    """Return the order of rows of equal time or score: by id, then newest version first.
+
+    Args:
+        payload: of the row.
+        sign: 1 for the oldest version first.
+    """
+    version = payload.get("version", 0)
+    return str(payload.get("record_id", "")), sign * (version if isinstance(version, int) else 0)
+
+
 def to_point(
     payload: dict[str, Any],
     dense: Vector | Sequence[float],

@@ -33,7 +33,7 @@ from .backend import (
 )
 from .engine import Collection, Fields, PointId, Row, Where
 from .filters import any_of, present, privacy, time_range, visible
-from .points import from_payload, point_id, to_payload, to_point
+from .points import from_payload, point_id, tie_break, to_payload, to_point
 from .ranking import Search
 from .selection import Selection
 from .space import Generation, Space, next_manifest
@@ -43,6 +43,8 @@ BROAD_FROM = 20_000
 plan: at 100,000 an unfiltered exact search costs 6.5 ms, a filtered one 10. Below, no plan wins."""
 
 _PAGE = 1_000
+_ROUNDING = 1e-6
+"""Engines compute cosines in 32 bits: an identical vector may come out at 0.9999999."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -196,15 +198,13 @@ class QdrantStore(StorageBackend):
             if looked is None:
                 return
             collection, where = looked[0].collection, looked[1]
-            fields = ("record_id", "access_count", "last_accessed")
+            fields = ("record_id", "access_count", "last_accessed", "created_at")
             changed = 0
             for row in _rows(collection, where, fields):
-                access = wanted[row.payload["record_id"]]
-                count = int(row.payload.get("access_count", 0)) + access.count
-                last = access.last_accessed
-                if "last_accessed" in row.payload:
-                    last = max(last, datetime.fromisoformat(row.payload["last_accessed"]))
-                news = {"access_count": count, "last_accessed": last.isoformat()}
+                try:
+                    news = _accessed(row.payload, wanted[row.payload["record_id"]])
+                except (KeyError, TypeError, ValueError):
+                    continue  # an unreadable row, which searches report
                 collection.set_payload([row.id], news)
                 changed += 1
             if changed:
@@ -295,10 +295,11 @@ class QdrantStore(StorageBackend):
             generation, where = looked
             collection = generation.collection
             query = unit(dense, generation.dimension).tolist()
+            least = min_cosine - _ROUNDING if min_cosine > -1.0 else None
             if _is_broad(collection, where):
-                cosines = _nearest_broad(collection, where, query, limit, min_cosine)
+                cosines = _nearest_broad(collection, where, query, limit, least)
             else:
-                hits = collection.query(query, limit, where, threshold=min_cosine, fields=False)
+                hits = collection.query(query, limit, where, threshold=least, fields=False)
                 cosines = {hit.id: hit.score for hit in hits}
             payloads = {row.id: row.payload for row in collection.retrieve(list(cosines))}
         found = []
@@ -425,7 +426,11 @@ def _is_broad(collection: Collection, where: Where) -> bool:
 
 
 def _nearest_broad(
-    collection: Collection, where: Where, query: Sequence[float], limit: int, threshold: float
+    collection: Collection,
+    where: Where,
+    query: Sequence[float],
+    limit: int,
+    threshold: float | None,
 ) -> dict[PointId, float]:
     """Return the nearest visible points: unfiltered lists, checked by the engine, widened."""
     size = 2 * limit
@@ -472,7 +477,7 @@ def _page(collection: Collection, where: Where, limit: int, offset: int, newest:
         times.update((row.id, last) for row in _rows(collection, same, False))
     found = [(times[row.id], row) for row in collection.retrieve(list(times))]
     sign = -1 if newest else 1
-    found.sort(key=lambda item: (sign * item[0], str(item[1].payload.get("record_id", ""))))
+    found.sort(key=lambda item: (sign * item[0], tie_break(item[1].payload, sign)))
     return [row for _, row in found[offset - start : wanted - start]]
 
 
@@ -493,7 +498,7 @@ def _new_points(generation: Generation, versions: Sequence[NewVersion]) -> list[
     before: dict[str, Row] = {}
     kept = [new.record for new in versions if new.dense is None]
     if kept:
-        ids = [point_id(record.id, record.version - 1) for record in kept]
+        ids = [point_id(r.id, version) for r in kept for version in (r.version, r.version - 1)]
         rows = generation.collection.retrieve(ids, fields=False, vectors=True)
         before = {str(row.id): row for row in rows}
     points = []
@@ -502,7 +507,9 @@ def _new_points(generation: Generation, versions: Sequence[NewVersion]) -> list[
         if new.dense is not None:
             points.append(to_point(payload, unit(new.dense, generation.dimension), new.lexical))
             continue
-        row = before.get(point_id(new.record.id, new.record.version - 1))
+        row = before.get(point_id(new.record.id, new.record.version)) or before.get(
+            point_id(new.record.id, new.record.version - 1)
+        )
         if row is None or row.dense is None:
             raise StoreError(
                 f"Version {new.record.version} of record {new.record.id!r} has no vectors, and the "
@@ -550,6 +557,14 @@ def _lineage(collection: Collection, selection: Selection, living: set[str]) -> 
                 if name is not None and name not in done:
                     todo.add(name)
     return points
+
+
+def _accessed(payload: Mapping[str, Any], access: Access) -> dict[str, Any]:
+    last = datetime.fromisoformat(payload.get("last_accessed", payload["created_at"]))
+    return {
+        "access_count": int(payload.get("access_count", 0)) + access.count,
+        "last_accessed": max(last, access.last_accessed).isoformat(),
+    }
 
 
 def _name(key: PointId, payload: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ from .attributes import MICROSECONDS, Attributes, among
 from .backend import Ranking, SparseVector
 from .engine import Collection, Condition, Hit, PointId, Where
 from .filters import time_range
+from .points import tie_break
 
 FIRST_DENSE = 64
 FIRST_LEXICAL = 64
@@ -227,7 +228,7 @@ class Search:
         slack = self._most(bound) - need  # what may be lacking in all signals together
         if bound.lexical > 0 and self._lexical_part(bound) >= slack:
             # Knowing the lexical scores better could be enough, and that list is the cheapest.
-            self._lengthen_lexical(bound)
+            self._lengthen_lexical(slack, bound)
             return False
         if self._guesses < GUESSES:
             # With a k-th best score this low the box is large. Look for better ones first, in
@@ -279,15 +280,18 @@ class Search:
         """Return the most a record can score that is not in this list."""
         return max(terms[-1].score, 0.0) if len(terms) == self._lexical_size else 0.0
 
-    def _lengthen_lexical(self, bound: _Bound) -> None:
+    def _lengthen_lexical(self, slack: float, bound: _Bound) -> None:
+        """Draw a longer lexical list of the records new and important enough to matter."""
         self._lexical_size *= WIDENING
-        terms = self._lexical_list()
+        box = self._where.also(must=self._box(slack, bound))
+        terms = self._collection.query(self._terms, self._lexical_size, box, fields=False)
         for hit in terms:
             place = self._seen.index.get(hit.id)
             if place is not None:
                 self._seen.table[place, _LEXICAL] = hit.score
         self._add([], terms)
-        self._listed.lexical = bound.lexical = self._lexical_bound(terms)
+        # Only for records in the box: what is seen already may lie outside.
+        bound.lexical = self._lexical_bound(terms)
 
     def _lexical_part(self, bound: _Bound) -> float:
         """Return how much of the bound on a score is due to the bound on the lexical score."""
@@ -457,8 +461,8 @@ class Search:
             order = order[score[order] >= score[order[self._limit - 1]]]
         rows = self._collection.retrieve([seen.ids[n] for n in order])
         payloads = {row.id: row.payload for row in rows}
-        name = {n: str(payloads.get(seen.ids[n], {}).get("record_id", "")) for n in order}
-        ranked = sorted(order, key=lambda n: (-score[n], -seen.table[n, _CREATED], name[n]))
+        ties = {n: tie_break(payloads.get(seen.ids[n], {})) for n in order}
+        ranked = sorted(order, key=lambda n: (-score[n], -seen.table[n, _CREATED], ties[n]))
         cosine, lexical, semantic = self._signals()
         recency = scoring.recency(seen.table[:, _CREATED], r.now, r.half_life_days)
         out.best = [

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +18,7 @@ from .attributes import Attributes
 from .backend import Manifest
 from .engine import Collection, Engine, Where
 from .filters import time_range
+from .turns import ReadWriteLock
 
 SCHEMA_VERSION = 1
 FLUSH_AFTER = 10_000
@@ -33,49 +33,6 @@ _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 _SAME_CANARY = 0.999
 
 _log = logging.getLogger("mnemotrace.stores")
-
-
-class ReadWriteLock:
-    """Many readers or one writer; a waiting writer goes before new readers. Not reentrant."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition(threading.Lock())
-        self._readers = 0
-        self._writing = False
-        self._waiting = 0
-
-    @contextlib.contextmanager
-    def read(self) -> Iterator[None]:
-        """Hold the lock together with other readers."""
-        with self._condition:
-            while self._writing or self._waiting:
-                self._condition.wait()
-            self._readers += 1
-        try:
-            yield
-        finally:
-            with self._condition:
-                self._readers -= 1
-                if not self._readers:
-                    self._condition.notify_all()
-
-    @contextlib.contextmanager
-    def write(self) -> Iterator[None]:
-        """Hold the lock alone."""
-        with self._condition:
-            self._waiting += 1
-            try:
-                while self._writing or self._readers:
-                    self._condition.wait()
-                self._writing = True
-            finally:
-                self._waiting -= 1
-        try:
-            yield
-        finally:
-            with self._condition:
-                self._writing = False
-                self._condition.notify_all()
 
 
 class Generation:
@@ -120,7 +77,7 @@ class Space:
         self._manifest: Manifest | None = None
         self._read_at = -math.inf
         self._generations: dict[int, Generation] = {}
-        self._loading = threading.Lock()
+        self._loading = threading.RLock()
         self._keeper = _Keeper(self)
         self._load()
 
@@ -165,12 +122,12 @@ class Space:
             self._manifest = None
             return
         manifest = _parse(data)
-        if self._manifest is None and self.engine.exclusive:
-            self._remove_leftovers(manifest)
-        if not self.engine.exclusive and self._manifest != manifest:
+        if self._manifest != manifest:
             self._generations.clear()
+            self.generation(manifest)  # it must be there before anything else is thrown away
+            if self.engine.exclusive:
+                self._remove_leftovers(manifest)
         self._manifest = manifest
-        self.generation(manifest)
 
     def _remove_leftovers(self, manifest: Manifest) -> None:
         keep = {manifest.generation}
@@ -197,22 +154,20 @@ class Space:
 
     def initialise(self, manifest: Manifest) -> Manifest:
         """Make the store unless it exists; return the manifest in force."""
-        current = self.manifest()
-        if current is not None:
-            return current
-        self.engine.claim()
-        current = self.manifest()  # it may have been made by another process until just now
-        if current is not None:
-            return current
-        self.engine.write_manifest({"state": "being made"})
-        try:
-            self.engine.create(manifest.generation, manifest.dimension)
-        except StoreError:
-            self._discard_all()
-            self.engine.write_manifest(None)
-            raise
-        self._put(manifest)
-        return manifest
+        with self._loading:  # nobody may take what is half made for a leftover
+            self.engine.claim()
+            current = self.manifest()  # another process may have made it until just now
+            if current is not None:
+                return current
+            self.engine.write_manifest({"state": "being made"})
+            try:
+                self.engine.create(manifest.generation, manifest.dimension)
+            except StoreError:
+                self._discard_all()
+                self.engine.write_manifest(None)
+                raise
+            self._put(manifest)
+            return manifest
 
     def changed(self, points: int) -> None:
         """Note a change, so that caches are dropped and it is made safe in a while."""
@@ -221,13 +176,14 @@ class Space:
 
     def drop(self) -> None:
         """Erase everything."""
-        if self.manifest() is None:
-            return
-        self.engine.write_manifest({"state": "dropped"})
-        self._discard_all()
-        self.engine.write_manifest(None)
-        self._manifest = None
-        self.sequence += 1
+        with self._loading:
+            if self.manifest() is None:
+                return
+            self.engine.write_manifest({"state": "dropped"})
+            self._discard_all()
+            self.engine.write_manifest(None)
+            self._manifest = None
+            self.sequence += 1
 
     def _discard_all(self) -> None:
         self._generations.clear()
@@ -271,10 +227,9 @@ class Space:
     # Safety against power loss.
 
     def sync(self) -> None:
-        """Make the log of changes safe against power loss; other threads go on meanwhile."""
-        with self.lock.read():
-            for generation in list(self._generations.values()):
-                generation.collection.sync()
+        """Make the log of changes safe against power loss; readers and writers go on meanwhile."""
+        for generation in list(self._generations.values()):
+            generation.collection.sync()
 
     def flush(self) -> None:
         """Make everything safe and shorten the log."""
@@ -311,8 +266,8 @@ class _Keeper:
     def __init__(self, space: Space) -> None:
         self._space = space
         self._points = 0
-        self._wake = threading.Event()
-        self._ended = threading.Event()
+        self._changed = threading.Event()
+        self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def note(self, points: int) -> None:
@@ -320,17 +275,14 @@ class _Keeper:
         if not self._space.engine.capabilities.embedded:
             return
         self._points += points
+        self._changed.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="mnemotrace-keeper", daemon=True)
             self._thread.start()
-        self._wake.set()
 
     def _run(self) -> None:
-        while True:
-            self._wake.wait()
-            if self._ended.wait(SYNC_SECONDS):
-                return
-            self._wake.clear()
+        while self._changed.wait() and not self._stop.wait(SYNC_SECONDS):
+            self._changed.clear()
             try:
                 if self._points >= FLUSH_AFTER:
                     self._points = 0
@@ -344,8 +296,8 @@ class _Keeper:
 
     def stop(self) -> None:
         """End the thread; it does not touch the engine afterwards."""
-        self._ended.set()
-        self._wake.set()
+        self._stop.set()
+        self._changed.set()
         if self._thread is not None:
             self._thread.join()
 
