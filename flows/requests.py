@@ -88,6 +88,13 @@ def checked_text(content: Any, what: str = "content") -> str:
     return _checked_unicode(content, what)
 
 
+def checked_query(query: Any) -> str:
+    """Return a query, or raise InvalidInputError for one that asks nothing."""
+    if not isinstance(query, str) or not any(_is_visible(character) for character in query):
+        raise InvalidInputError("The query is empty; say what to recall.")
+    return _checked_unicode(query, "The query")
+
+
 def _is_visible(character: str) -> bool:
     return not character.isspace() and unicodedata.category(character) not in ("Cc", "Cf")
 

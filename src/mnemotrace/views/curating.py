@@ -167,7 +167,7 @@ class Curating(Handle):
             include_private=include_private,
             categories=categories,
             metadata_filter=metadata_filter,
-            until=older_than,
+            until=checked_time(older_than, "older_than"),
             record_ids=record_ids,
         )
         return await self._core.forget(selection, erase=erase)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from mnemotrace.errors import InvalidInputError
-from mnemotrace.flows.requests import checked_count, checked_text, checked_time
+from mnemotrace.flows.requests import checked_count, checked_query, checked_time
 from mnemotrace.records import Recall
 from mnemotrace.twins import awaitable, blocking
 
@@ -65,9 +65,7 @@ class Recalling(Handle):
             EmbedderError, StoreError: the search could not be made at all.
             TimeoutError: it took longer than `recall_timeout`.
         """
-        if not isinstance(query, str) or not query.strip():
-            raise InvalidInputError("The query is empty; say what to recall.")
-        checked_text(query, "query")
+        query = checked_query(query)
         limit = checked_count(limit, "limit")
         if depth not in ("deep", "shallow"):
             raise InvalidInputError(f"depth must be 'deep' or 'shallow', not {depth!r}.")
