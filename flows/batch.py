@@ -229,7 +229,6 @@ class Draft:
         changes: dict[str, Any] = {
             "content": text,
             "sources": sources,
-            "source": old.source or request.source,
             "categories": list(dict.fromkeys([*old.categories, *(request.categories or ())])),
             "metadata": {**old.metadata, **request.metadata},
             "pinned": old.pinned or request.pinned,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from workflows import Workflow
 from workflows.handler import WorkflowHandler
 
-from mnemotrace.errors import RuntimeMisuseError
+from mnemotrace.errors import ConfigurationError, RuntimeMisuseError
 
 from .steps import TracedRun, retrieve
 
@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 
 _opening = threading.Lock()
+
+
+def _checked(memory: MemoryView | None) -> MemoryView | None:
+    """Refuse what is not a memory, before it fails somewhere inside a step."""
+    if memory is None or callable(getattr(memory, "arecall", None)):
+        return memory
+    raise ConfigurationError(
+        f"memory={memory!r} is not a memory. Pass a mnemotrace.Memory or a view of one, or leave "
+        "it out for a default Memory()."
+    )
 
 
 class MemoryMixin:
@@ -50,6 +60,7 @@ class MemoryMixin:
 
     @memory.setter
     def memory(self, value: MemoryView | None) -> None:
+        value = _checked(value)
         self.close_memory()
         self._memory = value
 
@@ -109,7 +120,7 @@ class Flow(MemoryMixin, Workflow):
 
     def __init__(self, memory: MemoryView | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self._memory = memory
+        self._memory = _checked(memory)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Start a run, as `Workflow.run`; its handler's result waits for pending saves.

@@ -42,7 +42,8 @@ SETTLED_AT_ONCE = 64
 SMALL_BOX = 1_000
 """A box with fewer points than this is worth drawing whole."""
 _NARROWEST = 1 / 64
-GUESSES = 3
+LEXICAL_SHARE = 0.3
+LONGEST_LEXICAL = 1_000
 _WIDE_BOX = 8
 """A box with more than this part (1/8) of all points is not worth filtering by."""
 _MARGIN = 1e-9
@@ -102,14 +103,15 @@ class _Bound:
 class _Candidates:
     """What is known of each point seen, one row each; see the columns below.
 
-    A cosine or lexical score that was not looked up is NaN. The last column is the part of the score
-    that does not depend on the query.
+    A cosine or lexical score that was not looked up is NaN; the last column holds the most the
+    lexical score can be. The column before it is the part of the score that does not depend on
+    the query.
     """
 
     def __init__(self) -> None:
         self.ids: list[PointId] = []
         self.index: dict[PointId, int] = {}
-        self.table: Floats = np.empty((0, 5))
+        self.table: Floats = np.empty((0, 6))
         self.state: NDArray[np.int8] = np.empty(0, dtype=np.int8)
 
     def add(self, ids: Iterable[PointId], rows: Floats) -> None:
@@ -121,7 +123,7 @@ class _Candidates:
         self.state = np.concatenate([self.state, np.zeros(len(rows), dtype=np.int8)])
 
 
-_COSINE, _LEXICAL, _CREATED, _IMPORTANCE, _STATIC = range(5)
+_COSINE, _LEXICAL, _CREATED, _IMPORTANCE, _STATIC, _MOST_LEXICAL = range(6)
 _SETTLED, _HIDDEN = 1, 2
 
 
@@ -168,7 +170,7 @@ class Search:
         self._lexical_weight = 0.0
         self._size = max(FIRST_DENSE, 2 * limit)
         self._lexical_size = max(FIRST_LEXICAL, limit)
-        self._guesses = 0
+        self._guessed_from = -math.inf
         self._listed = _Bound()
         self._near: list[Hit] = []
 
@@ -226,18 +228,23 @@ class Search:
         """Draw a list of the records that are new, important and near enough to matter."""
         self._out.rounds += 1
         slack = self._most(bound) - need  # what may be lacking in all signals together
-        if bound.lexical > 0 and self._lexical_part(bound) >= slack:
+        part = self._lexical_part(bound)
+        if part > 0 and part >= slack:
             # Knowing the lexical scores better could be enough, and that list is the cheapest.
             self._lengthen_lexical(slack, bound)
             return False
-        if self._guesses < GUESSES:
+        if need > self._guessed_from + slack / 4:
             # With a k-th best score this low the box is large. Look for better ones first, in
-            # the part of it where they are likely. This proves nothing, so it is done seldom.
-            self._guesses += 1
+            # the part of it where they are likely. This proves nothing, so it is not done again
+            # unless it helped a lot.
+            self._guessed_from = need
             guess = self._promising(slack, bound)
             if guess is not None:
                 self._add(self._dense_list(2 * FIRST_DENSE + self._limit, guess), [])
                 return False
+        if part > slack * LEXICAL_SHARE and self._lexical_size < LONGEST_LEXICAL:
+            self._lengthen_lexical(slack, bound)
+            return False
         box = self._everything.also(must=self._box(slack, bound))
         points = self._points(box)
         self._size *= WIDENING
@@ -246,7 +253,8 @@ class Search:
         elif points * _WIDE_BOX > self._points(Where()):
             box = self._everything
         near = self._dense_list(self._size, box, self._least_cosine(slack, bound))
-        self._add(near, [])
+        # All of them that could matter are in the box that the lexical list was drawn from.
+        self._add(near, [], bound.lexical)
         if len(near) < self._size:
             return True
         bound.cosine = min(bound.cosine, near[-1].score)
@@ -302,7 +310,16 @@ class Search:
 
     # Candidates.
 
-    def _add(self, near: list[Hit], terms: list[Hit]) -> None:
+    def _add(self, near: list[Hit], terms: list[Hit], most: float | None = None) -> None:
+        """Take in hits.
+
+        Args:
+            near: of a dense list.
+            terms: of a lexical list.
+            most: the most their lexical score can be where it is not known; None for that of
+                everything outside the first lexical list.
+        """
+        most = self._listed.lexical if most is None else most
         index = self._seen.index
         cosines = {hit.id: hit.score for hit in near if hit.id not in index}
         lexical = {hit.id: hit.score for hit in terms if hit.id not in index}
@@ -315,10 +332,10 @@ class Search:
         nan = math.nan
         rows = np.array(
             [
-                (cosines.get(key, nan), lexical.get(key, nan), created, importance, 0.0)
+                (cosines.get(key, nan), lexical.get(key, nan), created, importance, 0.0, most)
                 for key, (created, importance) in attributes.items()
             ]
-        ).reshape(-1, 5)
+        ).reshape(-1, 6)
         r = self._ranking
         recency = scoring.recency(rows[:, _CREATED], r.now, r.half_life_days)
         rows[:, _STATIC] = r.recency_weight * recency + r.importance_weight * rows[:, _IMPORTANCE]
@@ -390,7 +407,7 @@ class Search:
         # What was not looked up stands for the most it can be: it was not in the first lists.
         cosine = np.where(np.isnan(cosine), self._listed.cosine, cosine)
         if self._best_lexical > 0:
-            lexical = np.where(np.isnan(lexical), self._listed.lexical, lexical)
+            lexical = np.where(np.isnan(lexical), table[:, _MOST_LEXICAL], lexical)
             lexical = np.minimum(np.maximum(lexical / self._best_lexical, 0.0), 1.0)
         else:
             lexical = np.zeros_like(cosine)

@@ -253,7 +253,7 @@ class MemoryCore:
             trace=trace,
             confidence=run.confidence,
             evidence_gaps=run.gaps,
-            errors=run.errors,
+            errors=[*run.errors, *self._unsaved()],
         )
         if selection.as_of is None:
             self._touch(result)
@@ -264,6 +264,17 @@ class MemoryCore:
             query_time_ms=(time.perf_counter() - begun) * 1000,
         )
         return result
+
+    def _unsaved(self) -> list[str]:
+        """Say that accepted texts may be missing from what was found."""
+        waiting = self._queue.retrying
+        if not waiting:
+            return []
+        line = (
+            f"{waiting} accepted batch(es) could not be saved yet and will be tried again; their "
+            "texts are not among the results"
+        )
+        return [line]
 
     def _touch(self, result: Recall) -> None:
         """Count the recalled records; written in batches, never by the recall itself."""
@@ -332,6 +343,9 @@ class MemoryCore:
         await self._settled()
         async with self.services.write_lock:
             if erase:
+                await self.services.in_thread(
+                    curation.leave_sources, self.store, selection, self.services.clock()
+                )
                 ids, versions = await self.services.in_thread(self.store.erase, selection)
             else:
                 ids, versions = await self.services.in_thread(
@@ -402,6 +416,7 @@ class MemoryCore:
         """Finish pending saves, write what is batched, release the store."""
         if self._closed:
             return
+        self._queue.hasten()
         await self._queue.drain()
         if self._closed:  # by another task, meanwhile
             return

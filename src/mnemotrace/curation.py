@@ -110,6 +110,33 @@ def history(store: StorageBackend, selection: Selection, record_id: str) -> list
     return sorted(versions, key=lambda v: (v.valid_from or v.created_at, v.version, v.id))
 
 
+def leave_sources(store: StorageBackend, selection: Selection, now: datetime) -> None:
+    """Take the selected sources off records that others said too, so that those records stay.
+
+    Does nothing unless the selection names sources.
+    """
+    if not selection.sources:
+        return
+    gone = set(selection.sources)
+    offset = 0
+    while page := store.list_records(selection, _PAGE, offset):
+        shared = [r for r in page if r.source is None or set(r.sources) - gone]
+        offset += len(page) - len(shared)
+        for old in shared:
+            left = [source for source in old.sources if source not in gone]
+            changes = {
+                "sources": left,
+                "source": old.source if old.source not in gone else (left[0] if left else None),
+                "version": old.version + 1,
+                "updated_at": now,
+                "valid_from": now,
+            }
+            fresh = old.model_copy(update=changes)
+            retired = Retirement(old.id, old.version, now, "superseded", old.id)
+            version = NewVersion(fresh, text_hash(fresh.content))
+            store.commit(WriteBatch([version], [retired], {old.id: old.version}))
+
+
 def retire_all(store: StorageBackend, selection: Selection, now: datetime) -> tuple[list[str], int]:
     """Retire every selected record, page by page; history keeps them.
 

@@ -192,7 +192,7 @@ class MemoryEventBus:
         for handler in self._handlers(type(event)):
             try:
                 result = handler(source, event)
-            except Exception:
+            except BaseException:
                 logger.exception(
                     "Event handler %s failed on %s; the memory goes on without it.",
                     _name(handler),

@@ -114,18 +114,16 @@ def may_be_duplicates(first: str, second: str) -> bool:
     """Tell whether two near-identical texts may be treated as one.
 
     Returns:
-        False as soon as a protected term, or a word that turns a statement, is missing from one of
-        them, or what both say comes in another order (who owes whom). A word that is capitalised
-        in only one of them (at the start of a sentence, say) counts as present.
+        True only when they hold the same words in the same order, but for function words, case and
+        punctuation: any other difference, in a number, a name or who owes whom, may be a fact.
     """
-    left = [word.casefold() for word in words(first)]
-    right = [word.casefold() for word in words(second)]
-    if left == right:
-        return True
-    telling = (set(left) & set(right)) - _FUNCTION_WORDS
-    telling |= (set(left) | set(right)) & _TURNING
-    telling |= protected_terms(first).keys() | protected_terms(second).keys()
-    return [w for w in left if w in telling] == [w for w in right if w in telling]
+    left, right = words(first), words(second)
+    return _telling(left) == _telling(right)
+
+
+def _telling(tokens: list[str]) -> list[str]:
+    kept = (token.casefold() for token in tokens)
+    return [word for word in kept if word not in _FUNCTION_WORDS or word in _TURNING]
 
 
 def covers(survivor: str, text: str) -> bool:

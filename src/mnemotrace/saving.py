@@ -174,7 +174,7 @@ class SaveQueue:
             handle = self._runtime.loop.call_later(delay, self._retry, job.batch_id)
             self._retries[job.batch_id] = (handle, job)
         log.warning(
-            "Saving a batch failed (attempt %d): %s. %s",
+            "Saving a batch failed (attempt %d): %s %s",
             job.attempts,
             _line(error),
             "It is kept as a dead letter." if final else "The texts are kept and will be retried.",
@@ -190,6 +190,17 @@ class SaveQueue:
         entry = self._retries.pop(batch_id, None)
         if entry is not None and self.encoders:
             self._enqueue(entry[1])
+
+    @property
+    def retrying(self) -> int:
+        """Batches whose last attempt failed and that wait to be tried again."""
+        return len(self._retries)
+
+    def hasten(self) -> None:
+        """Try at once what waits to be tried again."""
+        for batch_id, (handle, _) in list(self._retries.items()):
+            handle.cancel()
+            self._retry(batch_id)
 
     def stop(self) -> None:
         """Plan no further retries; the next open tries again what is on disk."""

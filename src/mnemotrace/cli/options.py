@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mnemotrace.errors import StoreError
+from mnemotrace.errors import InvalidInputError, StoreError
 from mnemotrace.memory import DEFAULT_LLM, Memory
 
 DEFAULT_PLACE = "$MNEMOTRACE_STORAGE_DIR/memory, else ./.mnemotrace/memory"
@@ -110,3 +110,14 @@ def confirm(question: str, *, yes: bool) -> None:
     if not typer.get_text_stream("stdin").isatty():
         raise typer.BadParameter("Nobody can be asked here. Add --yes to go ahead.")
     typer.confirm(question, abort=True, err=True)
+
+
+def stdin_text() -> str:
+    """Return what is piped in; it must be UTF-8."""
+    try:
+        return typer.get_binary_stream("stdin").read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(
+            f"Standard input is not UTF-8 text (byte {error.start}). Convert it first; nothing was "
+            "stored."
+        ) from error

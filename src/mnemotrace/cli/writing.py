@@ -23,6 +23,7 @@ from .options import (
     key_values,
     open_memory,
     parse_time,
+    stdin_text,
 )
 from .output import print_json, record_json, record_line
 
@@ -64,7 +65,7 @@ def remember(
 ) -> None:
     """Remember a text and print the record it became."""
     values = key_values(metadata)
-    content = typer.get_text_stream("stdin").read() if text == "-" else text
+    content = stdin_text() if text == "-" else text
     with open_memory(storage, llm=not no_llm) as memory:
         record = memory.remember(
             content,

@@ -135,8 +135,8 @@ class EmbeddingService:
             except Exception as error:
                 raise EmbedderError(
                     f"the embedder {self.name} failed on {_count(chunk)}: "
-                    f"{type(error).__name__}: {str(error)[:300]}. Nothing was stored; "
-                    "check the embedder and try again"
+                    f"{type(error).__name__}: {str(error)[:300]}. Check the embedder and try again; "
+                    "nothing was changed."
                 ) from error
             parts.append(self._checked(raw, len(chunk), start, allow_zero))
         if not parts:
@@ -228,7 +228,7 @@ class EmbeddingService:
             raise self._bad(f"returned {len(items)} vectors for {expected} texts{hint}")
 
     def _bad(self, what: str) -> EmbedderError:
-        return EmbedderError(f"the embedder {self.name} {what}. Nothing was stored")
+        return EmbedderError(f"the embedder {self.name} {what}. Nothing was changed.")
 
 
 class _Call:
