@@ -55,6 +55,14 @@ class Where(NamedTuple):
         """Return this narrowed by further conditions."""
         return Where(self.filter, (*self.must, *must), (*self.must_not, *must_not))
 
+    def hidden(self) -> Where | None:
+        """Return what this hides of all there is; None when that is no simple condition."""
+        base = self.filter
+        if self.must or (base is not None and (base.must or base.should or base.min_should)):
+            return None
+        hiding = [*_as_list(base.must_not if base else None), *self.must_not]
+        return Where(models.Filter(should=hiding)) if hiding else None
+
     def merged(self) -> models.Filter | None:
         """Return one plain filter; None when everything may be seen."""
         if not self.must and not self.must_not:

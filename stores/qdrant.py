@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -350,13 +351,41 @@ class QdrantStore(StorageBackend):
         """See `StorageBackend.count`."""
         with self._space.lock.read():
             looked = self._look(selection)
-            return 0 if looked is None else looked[0].collection.count(looked[1])
+            if looked is None:
+                return 0
+            collection, where = looked[0].collection, looked[1]
+            hidden = self._few_hidden(collection, where)
+            if hidden is None:
+                return collection.count(where)
+            return collection.count() - collection.count(hidden)
 
     def facet(self, selection: Selection, facet: Facet) -> dict[str, int]:
         """See `StorageBackend.facet`."""
         with self._space.lock.read():
             looked = self._look(selection)
-            return {} if looked is None else looked[0].collection.facet(facet.value, looked[1])
+            if looked is None:
+                return {}
+            collection, where = looked[0].collection, looked[1]
+            hidden = self._few_hidden(collection, where)
+            if hidden is None:
+                return collection.facet(facet.value, where)
+            counts = Counter(collection.facet(facet.value))
+            counts.subtract(collection.facet(facet.value, hidden))
+            return {value: count for value, count in counts.items() if count}
+
+    def _few_hidden(self, collection: Collection, where: Where) -> Where | None:
+        """Return what `where` hides when it is little.
+
+        Counting everything and that, and subtracting, then takes half the time of counting what
+        may be seen: 52 instead of 125 ms for all scopes of 100,000 records.
+        """
+        if not self._space.engine.exclusive:  # others may write between the two counts
+            return None
+        hidden = where.hidden()
+        if hidden is None:
+            return None
+        few = collection.count(hidden, exact=False) * 4 <= collection.count(exact=False)
+        return hidden if few else None
 
     def dump(self, limit: int, cursor: str | None = None) -> tuple[list[MemoryRecord], str | None]:
         """See `StorageBackend.dump`."""

@@ -763,6 +763,21 @@ def test_facets_count_exactly_what_may_be_seen(store: QdrantStore) -> None:
     assert store.facet(Selection(viewer="bob"), Facet.CATEGORIES)["z"] == 1
 
 
+def test_counts_are_exact_where_little_is_hidden(store: QdrantStore) -> None:
+    """Such counts are made by subtraction."""
+    hidden = {"categories": ["x", "h"], "scope": "/a/b", "private": True}
+    save(store, *(version(f"r{n}", categories=["x"], scope="/a") for n in range(20)))
+    save(store, version("p", source="bob", **hidden), version("q", source="al", **hidden))
+    assert supersede(store, "r0", 1, version("r0", version=2, categories=["y"], scope="/a"))
+    for selection, count, x in ((Selection(), 20, 19), (Selection(viewer="bob"), 21, 20)):
+        assert store.count(selection) == count
+        seen = store.facet(selection, Facet.CATEGORIES)
+        assert (seen["x"], seen["y"], seen.get("h", 0)) == (x, 1, x - 19)
+        scopes = {"/a": count} | ({"/a/b": 1} if count == 21 else {})
+        assert store.facet(selection, Facet.SCOPES) == scopes
+    assert store.count(EVERYTHING) == 23
+
+
 def test_a_dump_pages_over_every_stored_version(store: QdrantStore) -> None:
     save(store, *(version(f"r{n}") for n in range(23)), version("p", private=True))
     assert supersede(store, "r3", 1, version("r3", version=2))
