@@ -17,24 +17,29 @@ from .engine import Condition, Where
 from .points import hidden_by, metadata_term
 from .selection import Selection
 
+STATE_FIELDS = frozenset({"expires_at", "hidden_by", "retired"})
+"""Fields that only rows have which are out of the ordinary, and often none at all."""
 _RANGE_OPERATORS = frozenset({"gt", "gte", "lt", "lte"})
 
 
-def visible(selection: Selection, *, now: datetime, expiring: bool = True) -> Where | None:
+def visible(
+    selection: Selection, *, now: datetime, held: frozenset[str] = STATE_FIELDS
+) -> Where | None:
     """Return what a selection may see; None when nothing can match.
 
     Args:
         selection: the selection.
         now: the time at which expiry is judged when the selection names none.
-        expiring: whether the store may hold records with ``expires_at``; when it holds none, the
-            condition is left out and the filter is the same object from call to call.
+        held: which of `STATE_FIELDS` the store may hold in any row; conditions on others are left
+            out, for an unfiltered search takes two thirds of the time of a filtered one.
 
     Raises:
         InvalidInputError: for a metadata condition that has no meaning.
     """
     if selection.is_empty or (selection.private_only and selection.public_only):
         return None
-    base = _cached(_key(selection)) if not selection.metadata else _base(_key(selection))
+    what = _key(selection, held)
+    base = _cached(what) if not selection.metadata else _base(what)
     where = Where(base if base.must or base.must_not else None)
     if selection.metadata:
         conditions: list[Condition] = []
@@ -47,7 +52,7 @@ def visible(selection: Selection, *, now: datetime, expiring: bool = True) -> Wh
             must=[time_range("valid_from", lte=moment)],
             must_not=[time_range("valid_to", lte=moment), time_range("expires_at", lte=moment)],
         )
-    elif expiring and not selection.history:
+    elif "expires_at" in held and not selection.history:
         where = where.also(must_not=[time_range("expires_at", lte=selection.now or now)])
     return where
 
@@ -105,19 +110,21 @@ _NAMES = (
 )  # fmt: skip
 
 
-def _key(selection: Selection) -> _Key:
+def _key(selection: Selection, held: frozenset[str]) -> _Key:
     s = selection
     return (
         s.roots, s.at_scope, s.viewer, s.include_private, s.private_only, s.public_only, s.sources,
         s.categories, s.record_ids, s.since, s.until, s.text_hash, s.analysis,
-        s.history or s.as_of is not None,
+        s.history or s.as_of is not None, "hidden_by" in held, "retired" in held,
     )  # fmt: skip
 
 
 def _base(key: _Key) -> models.Filter:
     s = Selection(**dict(zip(_NAMES, key, strict=False)))
+    history, holds_hidden, holds_retired = key[-3:]
     must, must_not = privacy(s)
-    must, must_not = list(must), list(must_not)
+    if not holds_hidden:
+        must_not = []
     if scopes.ROOT not in s.roots:
         must.append(
             equals("scopes", s.roots[0]) if len(s.roots) == 1 else any_of("scopes", s.roots)
@@ -137,7 +144,7 @@ def _base(key: _Key) -> models.Filter:
         must.append(equals("text_hash", s.text_hash))
     if s.analysis is not None:
         must.append(equals("analysis", s.analysis))
-    if not key[-1]:
+    if holds_retired and not history:
         must_not.append(present("retired"))
     return models.Filter(must=must or None, must_not=must_not or None)
 

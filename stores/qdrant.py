@@ -119,7 +119,7 @@ class QdrantStore(StorageBackend):
         generation = self._generation()
         if generation is None:
             return None
-        where = visible(selection, now=utc_now(), expiring=generation.expiring)
+        where = visible(selection, now=utc_now(), held=generation.held)
         return None if where is None else (generation, where)
 
     def sequence(self) -> int:
@@ -147,8 +147,8 @@ class QdrantStore(StorageBackend):
             if points:
                 generation.collection.upsert(points)
                 generation.attributes.forget(point.id for point in points)
-                if any(new.record.expires_at is not None for new in batch.versions):
-                    generation.note_expiring()
+                for point in points:
+                    generation.note_fields(point.payload or ())
                 self._space.changed(len(points))
             return True
 

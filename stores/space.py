@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +17,7 @@ from mnemotrace.errors import MemoryClosedError, StoreCorruptError, StoreError
 from .attributes import Attributes
 from .backend import Manifest
 from .engine import Collection, Engine, Where
-from .filters import time_range
+from .filters import STATE_FIELDS, present, time_range
 from .turns import ReadWriteLock
 
 SCHEMA_VERSION = 1
@@ -43,22 +43,24 @@ class Generation:
         self.dimension = manifest.dimension
         self.collection = collection
         self.attributes = Attributes(collection)
-        self._exclusive = exclusive
-        self._expiring: bool | None = None
+        self._held: dict[str, bool] = {}
+        if not exclusive:  # anybody may write anything at any time
+            self._held = dict.fromkeys(STATE_FIELDS, True)
 
     @property
-    def expiring(self) -> bool:
-        """Whether there may be records with ``expires_at``; if not, filters need not ask."""
-        if not self._exclusive:
-            return True
-        if self._expiring is None:
-            dated = Where(must=(time_range("expires_at", gte=_EARLIEST),))
-            self._expiring = self.collection.count(dated) > 0
-        return self._expiring
+    def held(self) -> frozenset[str]:
+        """The state fields that rows may have; what no row has, filters need not ask for."""
+        if len(self._held) < len(STATE_FIELDS):
+            for name in STATE_FIELDS:
+                any_value = (
+                    time_range(name, gte=_EARLIEST) if name == "expires_at" else present(name)
+                )
+                self._held[name] = self.collection.count(Where(must=(any_value,))) > 0
+        return frozenset(name for name, held in self._held.items() if held)
 
-    def note_expiring(self) -> None:
-        """Remember that a record with ``expires_at`` was written."""
-        self._expiring = True
+    def note_fields(self, names: Iterable[str]) -> None:
+        """Remember which fields were written."""
+        self._held.update((name, True) for name in STATE_FIELDS.intersection(names))
 
 
 class Space:

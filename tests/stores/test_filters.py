@@ -7,16 +7,18 @@ from datetime import timedelta
 import pytest
 from qdrant_client import models
 
-from mnemotrace.stores.filters import visible
+from mnemotrace.stores.filters import STATE_FIELDS, visible
 from mnemotrace.stores.points import hidden_by
 from mnemotrace.stores.selection import Selection
 
 from .building import NOW
 
+ORDINARY = frozenset({"hidden_by", "retired"})
 
-def conditions(selection: Selection, *, expiring: bool = False) -> tuple[set[str], set[str]]:
+
+def conditions(selection: Selection, held: frozenset[str] = ORDINARY) -> tuple[set[str], set[str]]:
     """Return the fields that must and must not match."""
-    where = visible(selection, now=NOW, expiring=expiring)
+    where = visible(selection, now=NOW, held=held)
     assert where is not None
     merged = where.merged()
     if merged is None:
@@ -57,10 +59,13 @@ def test_state_is_an_exception_and_the_root_needs_no_condition(
     assert conditions(selection) == (must, must_not)
 
 
-def test_expiry_is_only_asked_for_where_something_can_expire() -> None:
-    assert "expires_at" not in conditions(Selection(), expiring=False)[1]
-    assert "expires_at" in conditions(Selection(), expiring=True)[1]
-    assert "expires_at" not in conditions(Selection(history=True), expiring=True)[1]
+def test_only_fields_are_asked_for_that_some_row_may_have() -> None:
+    assert conditions(Selection(), STATE_FIELDS)[1] == STATE_FIELDS
+    assert conditions(Selection(history=True), STATE_FIELDS)[1] == {"hidden_by"}
+    assert conditions(Selection(), frozenset()) == (set(), set())
+    assert conditions(Selection(viewer="a"), frozenset({"retired"})) == (set(), {"retired"})
+    mine = Selection(viewer="a", private_only=True)
+    assert conditions(mine, frozenset()) == ({"hidden_by"}, set())
 
 
 @pytest.mark.parametrize(
@@ -82,9 +87,9 @@ def test_a_selection_of_nothing_asks_no_engine(selection: Selection) -> None:
 
 def test_the_same_selection_is_the_same_filter_at_any_time() -> None:
     """Building a filter costs more than a small search; equal selections share one."""
-    first = visible(Selection(viewer="a", now=NOW), now=NOW, expiring=False)
+    first = visible(Selection(viewer="a", now=NOW), now=NOW, held=ORDINARY)
     second = visible(
-        Selection(viewer="a", now=NOW + timedelta(1)), now=NOW + timedelta(2), expiring=False
+        Selection(viewer="a", now=NOW + timedelta(1)), now=NOW + timedelta(2), held=ORDINARY
     )
     assert first is not None and second is not None
     assert first.filter is second.filter

@@ -153,7 +153,7 @@ def test_the_top_k_equals_brute_force(make_embedded: MakeStore, spread: str, siz
         selection = [Selection(), Selection(viewer="bob"), Selection(roots=("/team/3",))][
             number % 3
         ]
-        where = visible(selection, now=NOW, expiring=False)
+        where = visible(selection, now=NOW)
         assert where is not None
         dense = vector(*rng.normal(size=DIMENSION))
         dense /= np.linalg.norm(dense)
@@ -186,7 +186,7 @@ def test_the_top_k_equals_brute_force_on_the_reference(make_server: MakeStore, s
     rng = np.random.default_rng(seed)
     fill(store, list(SPREADS.values())[seed], 300, rng)
     generation = opened(store)
-    where = visible(Selection(), now=NOW, expiring=False)
+    where = visible(Selection(), now=NOW)
     assert where is not None
     dense = vector(*rng.normal(size=DIMENSION))
     dense /= np.linalg.norm(dense)
@@ -280,7 +280,7 @@ def test_a_search_looks_at_a_small_part_of_a_large_store(
                 ]
             )
         )
-    where = visible(Selection(), now=NOW, expiring=False)
+    where = visible(Selection(), now=NOW)
     assert where is not None
     looked_at = []
     for _ in range(7):
