@@ -47,6 +47,7 @@ _FUNCTION_WORDS = _set(
     """
     a an the is are was were be been being am to of in on at for and or that this it its
     with as by from has have had will would do does did so very really just also
+    indeed actually basically simply
     """
 )
 # Words whose opposite, or absence, turns a statement: two texts of a batch that differ in one of

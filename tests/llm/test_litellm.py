@@ -24,7 +24,9 @@ pytestmark = [
     pytest.mark.slow,
     # litellm keeps connections and a logging task that outlive a test's loop.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore:Items? .* (is|are) using the .ReadOnly. qualifier:UserWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:Items? .* (is|are) using the .ReadOnly. qualifier:UserWarning"
+    ),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 

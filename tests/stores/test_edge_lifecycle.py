@@ -646,12 +646,18 @@ def test_a_failed_flush_at_the_end_loses_nothing(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"a", "b"}
 
 
+def keepers() -> set[threading.Thread]:
+    """The flushing threads there are; other tests may have left stores open."""
+    return {thread for thread in threading.enumerate() if thread.name == "mnemotrace-keeper"}
+
+
 def test_changes_are_flushed_in_the_background_once_they_are_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log that a reopened store replays stays short, without a flush per write."""
     monkeypatch.setattr(space, "SYNC_SECONDS", 0.01)
     monkeypatch.setattr(space, "FLUSH_AFTER", 50)
+    others = keepers()
     store = open_store(tmp_path)
     store.initialise(MANIFEST)
     save(store, version("first"))
@@ -666,14 +672,15 @@ def test_changes_are_flushed_in_the_background_once_they_are_many(
     while journal.stat().st_mtime_ns == before:
         assert time.monotonic() < deadline, "no flush came"
         time.sleep(0.01)
-    assert "mnemotrace-keeper" in {thread.name for thread in threading.enumerate()}
+    (keeper,) = keepers() - others
     store.close()
-    assert "mnemotrace-keeper" not in {thread.name for thread in threading.enumerate()}
+    assert not keeper.is_alive()
 
 
 def test_reading_starts_no_thread_and_writes_nothing(tmp_path: Path) -> None:
     """Probe 45, at the store."""
     written(tmp_path, *(f"r{n}" for n in range(50)))
+    others = keepers()
     store = open_store(tmp_path)
     store.list_records(Selection(), 1)
     before = snapshot(tmp_path)
@@ -681,7 +688,7 @@ def test_reading_starts_no_thread_and_writes_nothing(tmp_path: Path) -> None:
         store.get(Selection(), ["r1"])
         store.nearest(Selection(), np.ones(4, dtype=np.float32), 5, 0.0)
     assert snapshot(tmp_path) == before
-    assert "mnemotrace-keeper" not in {thread.name for thread in threading.enumerate()}
+    assert keepers() <= others
     store.close()
 
 

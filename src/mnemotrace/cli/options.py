@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -115,7 +116,7 @@ def confirm(question: str, *, yes: bool) -> None:
 def stdin_text() -> str:
     """Return what is piped in; it must be UTF-8."""
     try:
-        return typer.get_binary_stream("stdin").read().decode("utf-8")
+        return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidInputError(
             f"Standard input is not UTF-8 text (byte {error.start}). Convert it first; nothing was "
