@@ -765,7 +765,7 @@ def test_facets_count_exactly_what_may_be_seen(store: QdrantStore) -> None:
 
 def test_counts_are_exact_where_little_is_hidden(store: QdrantStore) -> None:
     """Such counts are made by subtraction."""
-    hidden = {"categories": ["x", "h"], "scope": "/a/b", "private": True}
+    hidden: dict[str, Any] = {"categories": ["x", "h"], "scope": "/a/b", "private": True}
     save(store, *(version(f"r{n}", categories=["x"], scope="/a") for n in range(20)))
     save(store, version("p", source="bob", **hidden), version("q", source="al", **hidden))
     assert supersede(store, "r0", 1, version("r0", version=2, categories=["y"], scope="/a"))
