@@ -119,8 +119,9 @@ class Flow(MemoryMixin, Workflow):
     """
 
     def __init__(self, memory: MemoryView | None = None, **options: Any) -> None:
+        memory = _checked(memory)
         super().__init__(**options)
-        self._memory = _checked(memory)
+        self._memory = memory
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Start a run, as `Workflow.run`; its handler's result waits for pending saves.

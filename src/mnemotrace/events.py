@@ -192,7 +192,9 @@ class MemoryEventBus:
         for handler in self._handlers(type(event)):
             try:
                 result = handler(source, event)
-            except BaseException:
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # SystemExit here would end the loop thread
                 logger.exception(
                     "Event handler %s failed on %s; the memory goes on without it.",
                     _name(handler),

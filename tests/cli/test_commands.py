@@ -49,9 +49,17 @@ def test_remember_keeps_every_option(cli: Cli) -> None:
 
 
 def test_a_dash_reads_standard_input(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("부두는 아홉 시에 닫힙니다.\n둘째 줄\n"))
+    piped = io.BytesIO("부두는 아홉 시에 닫힙니다.\n둘째 줄\n".encode())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(piped))
     record = cli("remember", "-", "--no-llm", "--json").json
     assert record["content"].splitlines() == ["부두는 아홉 시에 닫힙니다.", "둘째 줄"]
+
+
+def test_standard_input_that_is_not_text_is_one_clear_line(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe")))
+    assert "not UTF-8" in cli("remember", "-", "--no-llm", code=1).err
 
 
 def test_without_a_key_remember_works_and_warns_of_what_it_missed(

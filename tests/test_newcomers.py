@@ -1,0 +1,160 @@
+"""What newcomers and checkers of the first release ran into, each as a behaviour."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from mnemotrace import Flow, Memory, event_bus, reindex
+from mnemotrace.errors import ConfigurationError, SaveError
+from mnemotrace.events import MemoryEvent, MemoryQueryStartedEvent
+from mnemotrace.testing import FakeEmbedder
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    with Memory(llm=None, storage=":memory:", embedder=FakeEmbedder()) as opened:
+        yield opened
+
+
+def test_a_text_that_becomes_private_is_private_in_history_and_as_of_too(memory: Memory) -> None:
+    record = memory.remember("Alice earns ninety thousand.", source="alice")
+    before = datetime.now(UTC)
+    memory.update(record.id, private=True, source="alice")
+    assert memory.history(record.id) == []
+    assert memory.history(record.id, source="bob") == []
+    assert memory.recall("Alice earns", as_of=before) == []
+    assert [v.version for v in memory.history(record.id, source="alice")] == [1, 2]
+    assert memory.forget(record_ids=[record.id]) == 0
+
+
+def test_a_text_that_becomes_public_is_forgotten_whole(memory: Memory) -> None:
+    record = memory.remember("The code is 1234.", source="bob", private=True)
+    memory.update(record.id, private=False, source="bob")
+    assert memory.forget(record_ids=[record.id]).versions == 2
+    assert memory.history(record.id, include_private=True) == []
+
+
+def test_forgetting_a_source_leaves_what_others_said_too(memory: Memory) -> None:
+    memory.remember("Tea is at four.", scope="/t", source="carol")
+    memory.remember("Tea is at four.", scope="/t", source="dave")
+    memory.remember("Coffee is at ten.", scope="/t")
+    memory.remember("Coffee is at ten.", scope="/t", source="dave")
+    memory.remember("Dave is late.", scope="/t", source="dave")
+    assert memory.forget(source="dave") == 1
+    left = {r.content: (r.source, r.sources) for r in memory.list_records()}
+    assert left == {
+        "Tea is at four.": ("carol", ["carol"]),
+        "Coffee is at ten.": (None, []),
+    }
+
+
+def test_texts_of_a_batch_that_differ_in_any_word_are_both_kept() -> None:
+    def alike(texts: list[str]) -> list[list[float]]:
+        return [[1.0, 1.0] for _ in texts]
+
+    pairs = ["three people", "four people", "kim pays", "lee pays", "ten grams", "ten pounds"]
+    with Memory(llm=None, storage=":memory:", embedder=alike) as memory:
+        assert len(memory.remember_many(pairs).wait()) == 6
+        assert memory.info().record_count == 6
+
+
+def test_a_recall_says_that_accepted_texts_wait_to_be_tried_again() -> None:
+    embedder = FakeEmbedder(fail=True)
+    with Memory(llm=None, storage=":memory:", embedder=embedder) as memory:
+        receipt = memory.remember_many(["The ferry leaves at six."])
+        with pytest.raises(SaveError):
+            receipt.wait(10)
+        embedder.fail = False
+        found = memory.recall("ferry")
+        assert found == []
+        assert found.status == "partial"
+        assert "tried again" in found.errors[0]
+    assert receipt.done  # closing tries once more
+
+
+def test_queued_saves_are_forgotten_by_metadata_and_by_age_as_well(tmp_path: Path) -> None:
+    embedder = FakeEmbedder(fail=True)
+    with Memory(llm=None, storage=tmp_path, embedder=embedder, save_attempts=1) as memory:
+        memory.remember_many(
+            [
+                {"content": "one", "metadata": {"user": "u1"}},
+                {"content": "two", "created_at": "2020-01-01"},
+                {"content": "three", "metadata": {"user": "u2"}},
+            ]
+        )
+        memory.drain_writes()
+        memory.forget(metadata_filter={"user": "u1"})
+        memory.forget(older_than="2021-01-01")
+        assert [text for letter in memory.dead_letters() for text in letter.texts] == ["three"]
+
+
+def test_a_reset_store_opens_again_empty(tmp_path: Path) -> None:
+    with Memory(llm=None, storage=tmp_path, embedder=FakeEmbedder()) as memory:
+        memory.remember("gone")
+        memory.reset()
+    with Memory(llm=None, storage=tmp_path, embedder=FakeEmbedder(dimension=8)) as memory:
+        assert memory.list_records() == []
+        memory.remember("here")
+        assert memory.info().record_count == 1
+
+
+def test_a_resumed_reindex_does_not_bring_back_what_was_forgotten_or_changed(
+    tmp_path: Path,
+) -> None:
+    old, new = FakeEmbedder(dimension=16), FakeEmbedder(dimension=24)
+    with Memory(llm=None, storage=tmp_path, embedder=old) as memory:
+        ids = memory.remember_many([f"fact number {n}" for n in range(40)]).record_ids
+        memory.drain_writes()
+        new.fail_times = 0
+        calls = 0
+
+        def half_way(texts: list[str]) -> list[list[float]]:
+            nonlocal calls
+            calls += 1
+            if calls > 3:  # the first measures the embedder
+                raise ConnectionError("stopped in the middle")
+            return [list(map(float, vector)) for vector in new.embed(texts)]
+
+        with pytest.raises(Exception, match="stopped in the middle"):
+            memory.reindex(half_way, batch_size=10)
+        memory.forget(record_ids=ids[:5])
+        memory.update(ids[6], content="fact number six, corrected")
+    reindex(tmp_path, new, batch_size=10)
+    with Memory(llm=None, storage=tmp_path, embedder=new) as memory:
+        assert memory.info().record_count == 35
+        assert all(memory.get(record_id) is None for record_id in ids[:5])
+        changed = memory.get(ids[6])
+        assert changed is not None
+        assert changed.content == "fact number six, corrected"
+        assert [v.version for v in memory.history(ids[6])] == [1, 2]
+
+
+def test_a_handler_that_exits_does_not_hang_the_caller(memory: Memory) -> None:
+    @event_bus.on(MemoryQueryStartedEvent)
+    def leave(source: object, event: MemoryEvent) -> None:
+        raise SystemExit(1)
+
+    try:
+        began = time.monotonic()
+        assert memory.recall("anything") == []
+        assert time.monotonic() - began < 20
+    finally:
+        event_bus.off(leave)
+
+
+def test_a_flow_refuses_what_is_not_a_memory() -> None:
+    with pytest.raises(ConfigurationError, match="is not a memory"):
+        Flow(memory=3)  # type: ignore[arg-type]
+
+
+def test_a_slice_lists_its_own_subtrees_at_the_top(memory: Memory) -> None:
+    memory.remember("a", scope="/t/a")
+    memory.remember("b", scope="/t/b/c")
+    view = memory.slice(["/t/a", "/t/b"])
+    assert view.list_scopes() == ["/t/a", "/t/b"]
+    assert view.list_scopes("/t/b") == ["/t/b/c"]
