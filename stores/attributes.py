@@ -22,16 +22,16 @@ class Attributes:
         self._collection = collection
         self._known: dict[PointId, tuple[float, float]] = {}
 
-    def of(self, ids: Sequence[PointId]) -> dict[PointId, tuple[float, float]]:
-        """Return seconds since the epoch and importance; points that lack one are left out."""
+    def of(self, ids: Sequence[PointId]) -> list[tuple[float, float] | None]:
+        """Return seconds since the epoch and importance of each; None for a point lacking one."""
         known = self._known
-        found = {key: value for key in ids if (value := known.get(key)) is not None}
-        if len(found) < len(ids):
-            new = self._look_up([key for key in ids if key not in found])
+        found = [known.get(key) for key in ids]
+        if None in found:
+            new = self._look_up([key for key, value in zip(ids, found, strict=True) if not value])
             if len(known) + len(new) > self._MOST:
                 known.clear()
             known.update(new)
-            found.update(new)
+            found = [value or new.get(key) for key, value in zip(ids, found, strict=True)]
         return found
 
     def _look_up(self, ids: Sequence[PointId]) -> dict[PointId, tuple[float, float]]:

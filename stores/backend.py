@@ -299,7 +299,11 @@ class StorageBackend(Protocol):
         ...
 
     def compact(self) -> None:
-        """Reclaim space and build search indexes; may take long, only on explicit request."""
+        """Reclaim the space of what was erased, so that none of it is left in the store's files.
+
+        It takes as long as writing everything anew; readers go on meanwhile, writers may wait. A
+        server does this by itself.
+        """
         ...
 
     def close(self) -> None:

@@ -217,13 +217,6 @@ class EdgeCollection:
         self._shard = _load(self._path, self._dimension)
         self.flush()
 
-    def compact(self) -> None:
-        """See `Collection.compact`."""
-        disk.check_room(self._path, RESERVED_BYTES)
-        with self._errors:
-            self._shard.optimize()
-            self._shard.flush()
-
     def close(self) -> None:
         """Release the shard; what was not flushed is in its log."""
         with self._errors:

@@ -186,10 +186,6 @@ class Collection(Protocol):
         """Open anew after a failed flush; nothing written is lost. Nobody else may use it now."""
         ...
 
-    def compact(self) -> None:
-        """Reclaim space and build search indexes."""
-        ...
-
 
 class Engine(Protocol):
     """A place that holds one manifest and the collections it names."""

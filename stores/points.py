@@ -22,7 +22,7 @@ from mnemotrace.errors import RecordError
 from mnemotrace.records import MemoryRecord, as_utc
 
 from .backend import SparseVector, Vector
-from .engine import DENSE, LEXICAL
+from .engine import DENSE, LEXICAL, Row
 
 _NAMESPACE = uuid.UUID("5d1f3c52-0f0b-4c8e-9d0a-6d7a7f2b8a41")
 _ANONYMOUS = "anonymous"
@@ -170,6 +170,16 @@ def to_point(
     return models.PointStruct.model_construct(
         id=point_id(payload["record_id"], payload["version"]), vector=vectors, payload=payload
     )
+
+
+def copy_of(row: Row) -> models.PointStruct:
+    """Return the point of a stored row, readable or not, under the id it has."""
+    vectors: dict[str, Any] = {DENSE: list(row.dense or ())}
+    if row.lexical:
+        vectors[LEXICAL] = models.SparseVector(
+            indices=list(row.lexical.indices), values=list(row.lexical.values)
+        )
+    return models.PointStruct.model_construct(id=row.id, vector=vectors, payload=row.payload)
 
 
 def validate_metadata(metadata: Mapping[str, Any]) -> None:

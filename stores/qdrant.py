@@ -418,10 +418,8 @@ class QdrantStore(StorageBackend):
 
     def compact(self) -> None:
         """See `StorageBackend.compact`."""
-        with self._space.lock.write():
-            generation = self._generation()
-            if generation is not None:
-                generation.collection.compact()
+        self.manifest()
+        self._space.compact()
 
     def close(self) -> None:
         """See `StorageBackend.close`."""

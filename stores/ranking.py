@@ -15,7 +15,7 @@ least be: these conditions, a box, go to the engine, and the next list is drawn 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -37,7 +37,7 @@ FIRST_LEXICAL = 64
 """Lengths of the first lists: enough to settle a search over records of like age and importance;
 an entry costs about a microsecond on the embedded engine."""
 WIDENING = 4
-SETTLED_AT_ONCE = 64
+SETTLED_AT_ONCE = 32
 """Candidates looked up together; a look-up costs about as much as ten candidates in it."""
 SMALL_BOX = 1_000
 """A box with fewer points than this is worth drawing whole."""
@@ -114,13 +114,16 @@ class _Candidates:
         self.table: Floats = np.empty((0, 6))
         self.state: NDArray[np.int8] = np.empty(0, dtype=np.int8)
 
-    def add(self, ids: Iterable[PointId], rows: Floats) -> None:
-        """Take in points that are not known yet."""
-        for key in ids:
-            self.index[key] = len(self.ids)
-            self.ids.append(key)
+    def place(self, key: PointId) -> int:
+        """Return the row of a point that is not known yet; its table row is added by `extend`."""
+        place = self.index[key] = len(self.ids)
+        self.ids.append(key)
+        return place
+
+    def extend(self, rows: Floats, state: NDArray[np.int8]) -> None:
+        """Add the table rows of the points placed since the last time."""
         self.table = np.concatenate([self.table, rows])
-        self.state = np.concatenate([self.state, np.zeros(len(rows), dtype=np.int8)])
+        self.state = np.concatenate([self.state, state])
 
 
 _COSINE, _LEXICAL, _CREATED, _IMPORTANCE, _STATIC, _MOST_LEXICAL = range(6)
@@ -165,7 +168,7 @@ class Search:
         self._limit = limit
         self._out = Outcome()
         self._seen = _Candidates()
-        self._odd: set[PointId] = set()
+        self._odd: list[PointId] = []
         self._best_lexical = 0.0
         self._lexical_weight = 0.0
         self._size = max(FIRST_DENSE, 2 * limit)
@@ -293,10 +296,6 @@ class Search:
         self._lexical_size *= WIDENING
         box = self._where.also(must=self._box(slack, bound))
         terms = self._collection.query(self._terms, self._lexical_size, box, fields=False)
-        for hit in terms:
-            place = self._seen.index.get(hit.id)
-            if place is not None:
-                self._seen.table[place, _LEXICAL] = hit.score
         self._add([], terms)
         # Only for records in the box: what is seen already may lie outside.
         bound.lexical = self._lexical_bound(terms)
@@ -319,27 +318,45 @@ class Search:
             most: the most their lexical score can be where it is not known; None for that of
                 everything outside the first lexical list.
         """
-        most = self._listed.lexical if most is None else most
-        index = self._seen.index
-        cosines = {hit.id: hit.score for hit in near if hit.id not in index}
-        lexical = {hit.id: hit.score for hit in terms if hit.id not in index}
-        new = [*cosines, *(key for key in lexical if key not in cosines)]
+        seen, r = self._seen, self._ranking
+        start = len(seen.ids)
+        cosines = [hit.score for hit in near if self._is_new(hit)]
+        lexical = [math.nan] * len(cosines)
+        for hit in terms:
+            place = seen.index.get(hit.id, -1)
+            if place < 0:
+                seen.place(hit.id)
+                cosines.append(math.nan)
+                lexical.append(hit.score)
+            elif place >= start:
+                lexical[place - start] = hit.score
+            else:
+                seen.table[place, _LEXICAL] = hit.score
+        new = seen.ids[start:]
         if not new:
             return
+        rows = np.zeros((len(new), 6))
+        state = np.zeros(len(new), dtype=np.int8)
         attributes = self._attributes.of(new)
-        if len(attributes) < len(new):
-            self._odd.update(key for key in new if key not in attributes)
-        nan = math.nan
-        rows = np.array(
-            [
-                (cosines.get(key, nan), lexical.get(key, nan), created, importance, 0.0, most)
-                for key, (created, importance) in attributes.items()
-            ]
-        ).reshape(-1, 6)
-        r = self._ranking
+        for place, found in enumerate(attributes):
+            if found is None:
+                attributes[place] = (0.0, 0.0)
+                state[place] = _HIDDEN
+                self._odd.append(new[place])
+        rows[:, _COSINE] = cosines
+        rows[:, _LEXICAL] = lexical
+        rows[:, _CREATED : _IMPORTANCE + 1] = attributes
         recency = scoring.recency(rows[:, _CREATED], r.now, r.half_life_days)
         rows[:, _STATIC] = r.recency_weight * recency + r.importance_weight * rows[:, _IMPORTANCE]
-        self._seen.add(attributes, rows)
+        rows[:, _MOST_LEXICAL] = self._listed.lexical if most is None else most
+        seen.extend(rows, state)
+
+    def _is_new(self, hit: Hit) -> bool:
+        """Give a point its row; tell whether it had none."""
+        if hit.id in self._seen.index:
+            return False
+        self._seen.place(hit.id)
+        return True
 
     def _settle(self) -> float:
         """Look up what decides the best k of the candidates; return the k-th best score.
@@ -466,7 +483,7 @@ class Search:
         out, seen, r = self._out, self._seen, self._ranking
         out.seen = len(seen.ids)
         if self._odd:
-            out.odd = list(self._visible(list(self._odd)))
+            out.odd = list(self._visible(self._odd))
         out.best_cosine = self._best_cosine()
         shown = np.flatnonzero(seen.state == _SETTLED)
         if not len(shown):

@@ -221,9 +221,6 @@ class ServerCollection:
     def recover(self) -> None:
         """Do nothing: the server looks after its files."""
 
-    def compact(self) -> None:
-        """Do nothing: the server's optimizer does this by itself."""
-
 
 class ServerEngine:
     """The collections of one name on a server: ``<name>_g<n>``, and ``<name>_meta``.

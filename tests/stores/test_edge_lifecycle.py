@@ -31,7 +31,17 @@ from mnemotrace.stores.backend import NewVersion, WriteBatch
 from mnemotrace.stores.open import open_store
 from mnemotrace.stores.selection import Selection
 
-from .building import EMBEDDER, EVERYTHING, MANIFEST, listed, save, supersede, version
+from .building import (
+    DEFAULT,
+    EMBEDDER,
+    EVERYTHING,
+    MANIFEST,
+    listed,
+    save,
+    supersede,
+    terms,
+    version,
+)
 
 HERE = Path(__file__).parent
 
@@ -692,16 +702,71 @@ def test_reading_starts_no_thread_and_writes_nothing(tmp_path: Path) -> None:
     store.close()
 
 
-def test_compacting_keeps_everything(tmp_path: Path) -> None:
+def test_compacting_keeps_everything_and_leaves_nothing_erased_on_disk(tmp_path: Path) -> None:
+    """Probe 30, at the store."""
+    store, other = open_store(tmp_path), open_store(tmp_path)
+    store.initialise(MANIFEST)
+    save(store, *(version(f"r{n}", (1, n), terms(n), content=f"kept {n}") for n in range(300)))
+    assert supersede(store, "r1", 1, version("r1", None, version=2, content="kept anew"))
+    save(store, version("secret", content="unmistakable words", metadata={"k": "unmistakable"}))
+    store.erase(Selection(record_ids=("secret", *(f"r{n}" for n in range(0, 300, 2)))))
+    before = sorted(store.list_records(EVERYTHING, 1000), key=lambda r: (r.id, r.version))
+    query = (np.array([1, 7, 0, 0], dtype=np.float32), terms(7), DEFAULT, 5)
+    hits = [(c.record.id, c.score) for c in store.search(Selection(), *query).candidates]
+    sequence = store.sequence()
+    assert b"unmistakable" in b"".join(snapshot(tmp_path).values())
+    store.compact()
+    assert b"unmistakable" not in b"".join(snapshot(tmp_path).values())
+    for each in (store, other):
+        after = sorted(each.list_records(EVERYTHING, 1000), key=lambda r: (r.id, r.version))
+        assert after == before
+        found = each.search(Selection(), *query).candidates
+        assert [c.record.id for c in found] == [name for name, _ in hits]
+    assert store.sequence() == sequence
+    save(other, version("after"))
+    store.close()
+    other.close()
+    assert contents(tmp_path) == {r.id for r in before} | {"after"}
+
+
+def test_compacting_beside_writers_loses_nothing(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.initialise(MANIFEST)
-    save(store, *(version(f"r{n}", (1, n)) for n in range(300)))
-    store.erase(Selection(record_ids=tuple(f"r{n}" for n in range(0, 300, 2))))
-    store.compact()
-    assert store.count(Selection()) == 150
-    save(store, version("after"))
+    save(store, *(version(f"r{n}") for n in range(500)))
+    stop = threading.Event()
+    written_meanwhile: list[str] = []
+
+    def write() -> None:
+        while not stop.is_set():
+            name = f"w{len(written_meanwhile)}"
+            save(store, version(name))
+            written_meanwhile.append(name)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    for _ in range(2):
+        store.compact()
+    stop.set()
+    writer.join()
+    assert written_meanwhile
+    assert store.count(EVERYTHING) == 500 + len(written_meanwhile)
     store.close()
-    assert len(contents(tmp_path)) == 151
+    assert len(contents(tmp_path)) == 500 + len(written_meanwhile)
+
+
+def test_compacting_keeps_a_reindex_that_was_begun(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.initialise(MANIFEST)
+    save(store, version("a"))
+    embedder = {**EMBEDDER, "model": "toy-2"}
+    target = store.begin_reindex(embedder)
+    save(target, version("a"))
+    store.compact()
+    assert store.begin_reindex(embedder).count(EVERYTHING) == 1
+    store.finish_reindex()
+    assert listed(store) == {"a"}
+    store.close()
+    assert contents(tmp_path) == {"a"}
 
 
 # -- temporary stores --------------------------------------------------------------------------------
