@@ -193,7 +193,9 @@ class EdgeCollection:
             key, limit=_MANY_VALUES, exact=True, filter=self._filters.translate(where)
         )
         with self._errors:
-            return {str(hit.value): hit.count for hit in self._shard.facet(request).hits}
+            hits = self._shard.facet(request).hits
+        # Without a filter the engine also gives values that no point has any more.
+        return {str(hit.value): hit.count for hit in hits if hit.count}
 
     def sync(self) -> None:
         """See `Collection.sync`: only the write-ahead log, and Python runs on meanwhile."""

@@ -778,6 +778,13 @@ def test_counts_are_exact_where_little_is_hidden(store: QdrantStore) -> None:
     assert store.count(EVERYTHING) == 23
 
 
+def test_a_facet_forgets_what_was_erased(store: QdrantStore) -> None:
+    save(store, version("a", scope="/a", categories=["x"]), version("b", scope="/b"))
+    store.erase(Selection(roots=("/a",)))
+    assert store.facet(Selection(), Facet.SCOPES) == {"/b": 1}
+    assert store.facet(EVERYTHING, Facet.CATEGORIES) == {}
+
+
 def test_a_dump_pages_over_every_stored_version(store: QdrantStore) -> None:
     save(store, *(version(f"r{n}") for n in range(23)), version("p", private=True))
     assert supersede(store, "r3", 1, version("r3", version=2))
