@@ -27,7 +27,6 @@ from .engine import (
     FLOAT_INDEXES,
     KEYWORD_INDEXES,
     LEXICAL,
-    TENANT_INDEX,
     Fields,
     Hit,
     PointId,
@@ -342,7 +341,7 @@ def _load(path: Path, dimension: int) -> edge.EdgeShard:
 def _indexes() -> list[tuple[str, edge.PayloadSchemaType]]:
     kinds = edge.PayloadSchemaType
     return [
-        *((name, kinds.Keyword) for name in (*KEYWORD_INDEXES, TENANT_INDEX)),
+        *((name, kinds.Keyword) for name in KEYWORD_INDEXES),
         *((name, kinds.Datetime) for name in DATETIME_INDEXES),
         *((name, kinds.Float) for name in FLOAT_INDEXES),
     ]

@@ -15,6 +15,8 @@ from .building import MANIFEST
 
 ENGINES = ("embedded", "server")
 MakeStore = Callable[[], QdrantStore]
+Fill = Callable[[QdrantStore], None]
+ReadOnly = Callable[[Fill], QdrantStore]
 
 
 @pytest.fixture
@@ -62,6 +64,30 @@ def store(new_store: QdrantStore) -> QdrantStore:
     """Return an empty store that is ready for records, on each engine."""
     new_store.initialise(MANIFEST)
     return new_store
+
+
+@pytest.fixture(params=ENGINES, scope="module")
+def read_only(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ReadOnly]:
+    """Return a function that fills a store the first time; for tests that change nothing."""
+    filled: dict[Fill, QdrantStore] = {}
+
+    def store_with(fill: Fill) -> QdrantStore:
+        if fill not in filled:
+            if request.param == "embedded":
+                store = open_store(tmp_path_factory.mktemp("store"))
+            else:
+                store = open_store(client=QdrantClient(":memory:"))
+            assert isinstance(store, QdrantStore)
+            store.initialise(MANIFEST)
+            fill(store)
+            filled[fill] = store
+        return filled[fill]
+
+    yield store_with
+    for store in filled.values():
+        store.close()
 
 
 @pytest.fixture

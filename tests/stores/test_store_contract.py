@@ -46,6 +46,8 @@ from .building import (
     version,
 )
 
+from .conftest import ReadOnly
+
 ALICE = Selection(viewer="alice")
 
 # -- before the first write -------------------------------------------------------------------
@@ -135,6 +137,10 @@ def test_metadata_comes_back_equal(store: QdrantStore) -> None:
     assert back["when"].tzinfo is None
 
 
+def leave_empty(store: QdrantStore) -> None:
+    """Write nothing."""
+
+
 @pytest.mark.parametrize(
     "metadata",
     [
@@ -154,8 +160,9 @@ def test_metadata_comes_back_equal(store: QdrantStore) -> None:
     ids=repr,
 )
 def test_metadata_that_cannot_be_kept_is_refused_and_nothing_is_written(
-    store: QdrantStore, metadata: dict[str, Any]
+    read_only: ReadOnly, metadata: dict[str, Any]
 ) -> None:
+    store = read_only(leave_empty)
     with pytest.raises(RecordError, match="metadata"):
         save(store, version("good"), version("bad", metadata=metadata))
     assert store.count(EVERYTHING) == 0
@@ -380,6 +387,11 @@ PRIVACY: dict[str, dict[str, Any]] = {
 }
 
 
+def fill_with_secrets(store: QdrantStore) -> None:
+    """Write a record of each kind of privacy."""
+    save(store, *(version(name, **fields) for name, fields in PRIVACY.items()))
+
+
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [
@@ -402,10 +414,10 @@ PRIVACY: dict[str, dict[str, Any]] = {
     ids=str,
 )
 def test_a_viewer_sees_public_rows_and_its_own(
-    store: QdrantStore, selection: Selection, expected: set[str]
+    read_only: ReadOnly, selection: Selection, expected: set[str]
 ) -> None:
     """Probes 8 and 11: one rule for every way of reading."""
-    save(store, *(version(name, **fields) for name, fields in PRIVACY.items()))
+    store = read_only(fill_with_secrets)
     assert listed(store, selection) == expected
     assert set(found(store, selection)) == expected
     assert {r.id for r, _ in store.nearest(selection, vector(1), 99, -1.0)} == expected
@@ -494,6 +506,24 @@ def test_a_window_is_half_open_whatever_the_spelling_of_its_ends(
     assert listed(store) == {"at", "after"}
 
 
+def fill_with_metadata(store: QdrantStore) -> None:
+    """Write a record of each kind of metadata."""
+    rows: dict[str, dict[str, Any]] = {
+        "one": {"n": 1, "other": "x"},
+        "one point zero": {"n": 1.0},
+        "true": {"n": True},
+        "null": {"n": None},
+        "text": {"n": "1"},
+        "list": {"n": [2, 3.5]},
+        "long": {"n": 0.1 + 0.2},
+        "time": {"when": datetime(2026, 1, 1, tzinfo=UTC), "day": date(2026, 1, 1)},
+        "odd": {"a.b": 1, 'quo"te': "x" * 300, "a[0]": 2, "": 3},
+        "nested": {"a": {"b": 1}},
+        "none": {},
+    }
+    save(store, *(version(name, metadata=metadata) for name, metadata in rows.items()))
+
+
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
@@ -531,22 +561,9 @@ def test_a_window_is_half_open_whatever_the_spelling_of_its_ends(
     ids=str,
 )
 def test_metadata_conditions(
-    store: QdrantStore, condition: dict[str, Any], expected: set[str]
+    read_only: ReadOnly, condition: dict[str, Any], expected: set[str]
 ) -> None:
-    rows: dict[str, dict[str, Any]] = {
-        "one": {"n": 1, "other": "x"},
-        "one point zero": {"n": 1.0},
-        "true": {"n": True},
-        "null": {"n": None},
-        "text": {"n": "1"},
-        "list": {"n": [2, 3.5]},
-        "long": {"n": 0.1 + 0.2},
-        "time": {"when": datetime(2026, 1, 1, tzinfo=UTC), "day": date(2026, 1, 1)},
-        "odd": {"a.b": 1, 'quo"te': "x" * 300, "a[0]": 2, "": 3},
-        "nested": {"a": {"b": 1}},
-        "none": {},
-    }
-    save(store, *(version(name, metadata=metadata) for name, metadata in rows.items()))
+    store = read_only(fill_with_metadata)
     assert listed(store, Selection(metadata=condition)) == expected
     assert set(found(store, Selection(metadata=condition), limit=99)) == expected
 
@@ -566,9 +583,9 @@ def test_metadata_conditions(
     ids=repr,
 )
 def test_a_metadata_condition_without_meaning_is_refused(
-    store: QdrantStore, condition: dict[str, Any]
+    read_only: ReadOnly, condition: dict[str, Any]
 ) -> None:
-    save(store, version("a", metadata={"n": 1}))
+    store = read_only(fill_with_metadata)
     with pytest.raises(InvalidInputError):
         store.count(Selection(metadata=condition))
 
