@@ -62,6 +62,14 @@ def _versions(
     return {(record.id, record.version): record for record in found}
 
 
+def _is_same(copy: MemoryRecord, stored: MemoryRecord | None) -> bool:
+    """Tell whether a copy still says what is stored; access statistics are no reason to redo it."""
+    if stored is None:
+        return False
+    statistics = {"access_count": stored.access_count, "last_accessed": stored.last_accessed}
+    return copy.model_copy(update=statistics) == stored
+
+
 def _drop_stale(store: StorageBackend, target: StorageBackend, batch_size: int) -> None:
     """Remove from a generation begun earlier what was changed or forgotten since."""
     cursor: str | None = None
@@ -69,7 +77,7 @@ def _drop_stale(store: StorageBackend, target: StorageBackend, batch_size: int) 
     while True:
         page, cursor = target.dump(batch_size, cursor)
         source = _versions(store, page)
-        stale |= {r.id for r in page if source.get((r.id, r.version)) != r}
+        stale |= {r.id for r in page if not _is_same(r, source.get((r.id, r.version)))}
         if cursor is None:
             break
     ids = sorted(stale)
