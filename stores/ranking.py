@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ _MARGIN = 1e-9
 """Scores nearer than this are not told apart by a bound: the search goes on and sees both."""
 _COSINE_MARGIN = 1e-5
 """Engines compute cosines in 32 bits; a threshold is set this much lower."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEAR_ONE = datetime(1, 1, 2, tzinfo=UTC).timestamp()
 
 Floats = NDArray[np.float64]
 
@@ -265,6 +265,9 @@ class Search:
 
     def _promising(self, slack: float, bound: _Bound) -> Where | None:
         """Return a box of the newest and most important records; None when none stand out."""
+        conditions = self._box(slack * _NARROWEST, bound)
+        if not conditions or self._points(self._everything.also(must=conditions)) > SMALL_BOX:
+            return None
         if self._points(self._everything.also(must=self._box(slack, bound))) <= SMALL_BOX:
             return None
         part = 0.7
@@ -461,8 +464,10 @@ class Search:
             recency = self._recency_bound(bound) - slack / r.recency_weight
             if recency > 0:
                 days = -math.log2(min(recency, 1.0)) * r.half_life_days
-                moment = r.now - timedelta(days=days, milliseconds=1)
-                conditions.append(time_range("created_at", gte=max(moment, _EPOCH)))
+                seconds = r.now.timestamp() - days * scoring.SECONDS_PER_DAY - 1e-3
+                if seconds > _YEAR_ONE:
+                    moment = datetime.fromtimestamp(seconds, UTC)
+                    conditions.append(time_range("created_at", gte=moment))
         if r.importance_weight > 0:
             importance = bound.importance - slack / r.importance_weight - _MARGIN
             if importance > 0:

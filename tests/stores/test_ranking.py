@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ SPREADS = {
     "rated": Spread(importance=lambda rng: float(rng.integers(0, 5)) / 4),
     "imported at once": Spread(days=lambda rng: 3.0),
     "from the future": Spread(days=lambda rng: float(rng.normal() * 30)),
+    "over centuries": Spread(days=lambda rng: float(rng.random() * 365 * 900)),
     "twins": Spread(
         vectors=lambda rng: np.eye(DIMENSION)[rng.integers(DIMENSION)],
         days=lambda rng: float(rng.integers(3)),
@@ -63,6 +64,8 @@ RANKINGS = {
     "dense only": Ranking(0.6, 0.2, 0.2, 7.0, 0.0, NOW),
     "terms only": Ranking(0.8, 0.1, 0.1, 365.0, 1.0, NOW),
     "short memory": Ranking(0.1, 0.8, 0.1, 0.01, 0.35, NOW),
+    "long memory": Ranking(0.3, 0.6, 0.1, 1e7, 0.35, NOW),
+    "long ago": Ranking(0.3, 0.6, 0.1, 400.0, 0.35, datetime(2, 1, 1, tzinfo=UTC)),
     "back then": Ranking(0.4, 0.4, 0.2, 30.0, 0.35, ago(days=100)),
 }
 

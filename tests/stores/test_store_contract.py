@@ -45,7 +45,6 @@ from .building import (
     vector,
     version,
 )
-
 from .conftest import ReadOnly
 
 ALICE = Selection(viewer="alice")
