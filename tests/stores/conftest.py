@@ -1,8 +1,9 @@
-"""Stores to test on: the embedded engine, and the server engine over qdrant-client's local mode."""
+"""Stores to test on: the embedded engine, and the server engine, in memory and over HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from mnemotrace.stores.open import open_store
 from mnemotrace.stores.qdrant import QdrantStore
 
 from .building import MANIFEST
+from .loopback import rest_server
 
-ENGINES = ("embedded", "server")
+ENGINES = ("embedded", "server", "rest")
 MakeStore = Callable[[], QdrantStore]
 Fill = Callable[[QdrantStore], None]
 ReadOnly = Callable[[Fill], QdrantStore]
@@ -51,12 +53,26 @@ def make_server() -> Iterator[MakeStore]:
         store.close()
 
 
+@pytest.fixture
+def make_rest() -> Iterator[MakeStore]:
+    """Return a function that opens one more store on a server of its own."""
+    with ExitStack() as stack:
+
+        def make() -> QdrantStore:
+            url, _ = stack.enter_context(rest_server())
+            store = open_store(url)
+            assert isinstance(store, QdrantStore)
+            stack.callback(store.close)
+            return store
+
+        yield make
+
+
 @pytest.fixture(params=ENGINES)
-def new_store(
-    request: pytest.FixtureRequest, make_embedded: MakeStore, make_server: MakeStore
-) -> QdrantStore:
+def new_store(request: pytest.FixtureRequest) -> QdrantStore:
     """Return a store on which nothing was written, on each engine."""
-    return make_embedded() if request.param == "embedded" else make_server()
+    make: MakeStore = request.getfixturevalue(f"make_{request.param}")
+    return make()
 
 
 @pytest.fixture
@@ -66,7 +82,7 @@ def store(new_store: QdrantStore) -> QdrantStore:
     return new_store
 
 
-@pytest.fixture(params=ENGINES, scope="module")
+@pytest.fixture(params=("embedded", "server"), scope="module")
 def read_only(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ReadOnly]:

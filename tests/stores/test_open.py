@@ -13,10 +13,12 @@ import pytest
 from qdrant_client import QdrantClient
 
 from mnemotrace.errors import ConfigurationError, StoreCorruptError, StoreUnavailableError
+from mnemotrace.stores.engine import DATETIME_INDEXES, FLOAT_INDEXES, KEYWORD_INDEXES
 from mnemotrace.stores.open import open_store
 from mnemotrace.stores.qdrant import QdrantStore
 
 from .building import EVERYTHING, MANIFEST, listed, save, version
+from .loopback import rest_server
 
 
 def place(storage: Any) -> Path:
@@ -160,3 +162,25 @@ def test_a_manifest_on_a_server_that_is_not_ours_is_reported() -> None:
     client.set_payload("mnemotrace_meta", {"manifest": "{"}, points=[1])
     with pytest.raises(StoreCorruptError, match="manifest"):
         open_store(client=client)
+
+
+def test_a_server_store_indexes_its_fields_and_waits_for_ordered_writes(tmp_path: Path) -> None:
+    with rest_server() as (url, requests):
+        store = open_store(url + "/")
+        assert store.manifest() is None
+        assert all(method != "PUT" for method, _ in requests)  # opening writes nothing
+        store.initialise(MANIFEST)
+        indexes = [path for method, path in requests if path.split("?")[0].endswith("/index")]
+        assert len(indexes) == len(KEYWORD_INDEXES) + len(DATETIME_INDEXES) + len(FLOAT_INDEXES) + 1
+        del requests[:]
+        save(store, version("a"))
+        store.erase(EVERYTHING)
+        writes = [path for _, path in requests if path.split("?")[0].endswith(("points", "delete"))]
+        assert len(writes) == 2
+        assert all("wait=true" in path and "ordering=strong" in path for path in writes)
+        assert store.sidecar is not None
+        assert store.sidecar.is_relative_to(tmp_path / ".mnemotrace" / "servers")
+        again = open_store(url)
+        assert again.place is store.place
+        for each in (store, again):
+            each.close()
