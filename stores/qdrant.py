@@ -172,7 +172,11 @@ class QdrantStore(StorageBackend):
                 record_id = row.payload.get("record_id")
                 if record_id is not None:
                     (retired if "retired" in row.payload else living).add(record_id)
-            points |= _lineage(generation.collection, selection, living)
+            # A record that is retired altogether has its lineage too; one that lives elsewhere
+            # loses only the versions that were selected.
+            gone = retired - living
+            gone -= _alive(generation.collection, gone)
+            points |= _lineage(generation.collection, selection, living | gone)
             if points:
                 generation.collection.delete(list(points))
                 generation.attributes.forget(points)
@@ -564,25 +568,37 @@ def _retired_points(collection: Collection, batch: WriteBatch) -> list[models.Po
     return points
 
 
-def _lineage(collection: Collection, selection: Selection, living: set[str]) -> set[PointId]:
+def _alive(collection: Collection, names: set[str]) -> set[str]:
+    """Return which of these records have a living version, visible or not."""
+    alive: set[str] = set()
+    ordered = sorted(names)
+    for start in range(0, len(ordered), _PAGE):
+        part = any_of("record_id", ordered[start : start + _PAGE])
+        living = Where(must=(part,), must_not=(present("retired"),))
+        for row in _rows(collection, living, ("record_id",)):
+            alive.add(row.payload["record_id"])
+    return alive
+
+
+def _lineage(collection: Collection, selection: Selection, names: set[str]) -> set[PointId]:
     """Return every visible version of these records and of those they took over from."""
     must, must_not = privacy(selection)
     points: set[PointId] = set()
     done: set[str] = set()
-    todo = living
+    todo = names
     while todo:
-        names, todo = sorted(todo), set()
-        done.update(names)
-        for start in range(0, len(names), _PAGE):
-            part = names[start : start + _PAGE]
+        ordered, todo = sorted(todo), set()
+        done.update(ordered)
+        for start in range(0, len(ordered), _PAGE):
+            part = ordered[start : start + _PAGE]
             own = Where(must=(*must, any_of("record_id", part)), must_not=tuple(must_not))
             points.update(row.id for row in _rows(collection, own, False))
             heirs = (*must, any_of("superseded_by", part), present("retired"))
             for row in _rows(collection, Where(None, heirs, tuple(must_not)), ("record_id",)):
                 points.add(row.id)
-                name = row.payload.get("record_id")
-                if name is not None and name not in done:
-                    todo.add(name)
+                todo.add(str(row.payload.get("record_id", "")))
+        todo -= done
+        todo -= _alive(collection, todo)
     return points
 
 

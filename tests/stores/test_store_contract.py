@@ -728,6 +728,31 @@ def test_erasing_a_scope_takes_retired_versions_that_lay_there(store: QdrantStor
     assert [(r.id, r.version) for r in store.get(EVERYTHING, ["moved", "stays"])] == [("moved", 2)]
 
 
+def test_erasing_a_retired_record_takes_what_it_took_over_from(store: QdrantStore) -> None:
+    save(store, version("a"), version("b"), version("other"))
+    assert supersede(store, "b", 1, version("a", version=2))
+    store.commit(WriteBatch((), [Retirement("a", n, NOW, "forgotten") for n in (1, 2)]))
+    assert store.erase(Selection(record_ids=("a",))) == (["a"], 3)
+    assert ids(store.get(EVERYTHING, ["a", "b", "other"])) == ["other"]
+
+
+def test_erasing_spares_a_record_that_lived_on_after_being_taken_over(store: QdrantStore) -> None:
+    save(store, version("a"), version("b"))
+    assert supersede(store, "b", 1, version("a", version=2))
+    save(store, version("b", version=2))
+    store.commit(WriteBatch((), [Retirement("a", 1, NOW)]))
+    assert store.erase(Selection(record_ids=("a",))) == (["a"], 3)
+    assert [(r.id, r.version) for r in store.get(EVERYTHING, ["a", "b"])] == [("b", 2)]
+
+
+def test_a_retired_version_with_a_hidden_living_one_goes_alone(store: QdrantStore) -> None:
+    save(store, version("a", scope="/x"), version("b", scope="/x"))
+    private = version("a", version=2, scope="/x", source="bob", private=True)
+    assert supersede(store, "a", 1, private)
+    assert store.erase(Selection(viewer="alice")) == (["b"], 2)
+    assert [(r.id, r.version) for r in store.get(EVERYTHING, ["a", "b"])] == [("a", 2)]
+
+
 def test_erasing_reaches_expired_records(store: QdrantStore) -> None:
     save(store, version("a", expires_at=ago(days=1)))
     assert listed(store) == set()
