@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from qdrant_client import models
 
-from mnemotrace.errors import InvalidInputError, MemoryClosedError, StoreError
+from mnemotrace.errors import MemoryClosedError, StoreError
 from mnemotrace.records import MemoryRecord, utc_now
 
 from .attributes import among
@@ -23,7 +20,6 @@ from .backend import (
     Capabilities,
     Facet,
     Manifest,
-    NewVersion,
     Order,
     Ranking,
     SearchResult,
@@ -32,21 +28,22 @@ from .backend import (
     Vector,
     WriteBatch,
 )
+from .changes import (
+    accessed,
+    alive,
+    holds,
+    lineage,
+    new_points,
+    retired_points,
+    unit,
+)
 from .engine import Collection, Fields, PointId, Row, Where
-from .filters import any_of, present, privacy, time_range, visible
-from .points import from_payload, point_id, tie_break, to_payload, to_point
+from .filters import visible
+from .lists import ROUNDING, all_rows, is_broad, nearest_broad, page_of
+from .points import from_payload
 from .ranking import Search
 from .selection import Selection
 from .space import Generation, Space, next_manifest
-
-BROAD_FROM = 20_000
-"""From this many points on, a selection that shows half of them or more is searched by the broad
-plan: at 100,000 an unfiltered exact search costs 6.5 ms, a filtered one 10. Below, no plan wins."""
-
-_PAGE = 1_000
-_ROUNDING = 1e-6
-"""Engines compute cosines in 32 bits: an identical vector may come out at 0.9999999."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class QdrantStore(StorageBackend):
@@ -140,10 +137,10 @@ class QdrantStore(StorageBackend):
             generation = self._generation()
             if generation is None:
                 raise StoreError("The store was not initialised; nothing was written.")
-            if batch.expect and not _holds(generation.collection, batch.expect):
+            if batch.expect and not holds(generation.collection, batch.expect):
                 return False
-            points = _new_points(generation, batch.versions)
-            points += _retired_points(generation.collection, batch)
+            points = new_points(generation, batch.versions)
+            points += retired_points(generation.collection, batch)
             if points:
                 generation.collection.upsert(points)
                 generation.attributes.forget(point.id for point in points)
@@ -167,7 +164,7 @@ class QdrantStore(StorageBackend):
             points: set[PointId] = set()
             living: set[str] = set()
             retired: set[str] = set()
-            for row in _rows(generation.collection, where, ("record_id", "retired")):
+            for row in all_rows(generation.collection, where, ("record_id", "retired")):
                 points.add(row.id)
                 record_id = row.payload.get("record_id")
                 if record_id is not None:
@@ -175,8 +172,8 @@ class QdrantStore(StorageBackend):
             # A record that is retired altogether has its lineage too; one that lives elsewhere
             # loses only the versions that were selected.
             gone = retired - living
-            gone -= _alive(generation.collection, gone)
-            points |= _lineage(generation.collection, selection, living | gone)
+            gone -= alive(generation.collection, gone)
+            points |= lineage(generation.collection, selection, living | gone)
             if points:
                 generation.collection.delete(list(points))
                 generation.attributes.forget(points)
@@ -205,9 +202,9 @@ class QdrantStore(StorageBackend):
             collection, where = looked[0].collection, looked[1]
             fields = ("record_id", "access_count", "last_accessed", "created_at")
             changed = 0
-            for row in _rows(collection, where, fields):
+            for row in all_rows(collection, where, fields):
                 try:
-                    news = _accessed(row.payload, wanted[row.payload["record_id"]])
+                    news = accessed(row.payload, wanted[row.payload["record_id"]])
                 except (KeyError, TypeError, ValueError):
                     continue  # an unreadable row, which searches report
                 collection.set_payload([row.id], news)
@@ -242,7 +239,7 @@ class QdrantStore(StorageBackend):
                 return result
             generation, where = looked
             query = unit(dense, generation.dimension).tolist()
-            broad = _is_broad(generation.collection, where)
+            broad = is_broad(generation.collection, where)
             bad: dict[PointId, str] = {}
             while True:
                 seen = where.also(must_not=[among(bad)]) if bad else where
@@ -300,9 +297,9 @@ class QdrantStore(StorageBackend):
             generation, where = looked
             collection = generation.collection
             query = unit(dense, generation.dimension).tolist()
-            least = min_cosine - _ROUNDING if min_cosine > -1.0 else None
-            if _is_broad(collection, where):
-                cosines = _nearest_broad(collection, where, query, limit, least)
+            least = min_cosine - ROUNDING if min_cosine > -1.0 else None
+            if is_broad(collection, where):
+                cosines = nearest_broad(collection, where, query, limit, least)
             else:
                 hits = collection.query(query, limit, where, threshold=least, fields=False)
                 cosines = {hit.id: hit.score for hit in hits}
@@ -337,7 +334,7 @@ class QdrantStore(StorageBackend):
             looked = self._look(selection.narrow(record_ids=tuple(record_ids)))
             if looked is None:
                 return []
-            return list(_rows(looked[0].collection, looked[1], fields, vectors=vectors))
+            return list(all_rows(looked[0].collection, looked[1], fields, vectors=vectors))
 
     def list_records(
         self, selection: Selection, limit: int, offset: int = 0, order: Order = Order.NEWEST
@@ -348,7 +345,7 @@ class QdrantStore(StorageBackend):
             if looked is None or limit <= 0:
                 return []
             collection, where = looked[0].collection, looked[1]
-            rows = _page(collection, where, limit, max(offset, 0), order is Order.NEWEST)
+            rows = page_of(collection, where, limit, max(offset, 0), order is Order.NEWEST)
         return _readable(rows)
 
     def count(self, selection: Selection) -> int:
@@ -431,183 +428,6 @@ class QdrantStore(StorageBackend):
             self._closed = True
             if self._on_close is not None:
                 self._on_close()
-
-
-def unit(vector: Vector | Sequence[float], dimension: int) -> Vector:
-    """Return the vector at length 1, float32.
-
-    Raises:
-        InvalidInputError: when it is all zeros, not finite, or not of this dimension.
-    """
-    values = np.asarray(vector, dtype=np.float64)
-    if values.shape != (dimension,):
-        raise InvalidInputError(
-            f"A vector of shape {values.shape} does not fit this store of dimension {dimension}; "
-            "nothing was changed."
-        )
-    length = math.sqrt(float(values @ values))
-    if not math.isfinite(length) or length == 0.0:
-        raise InvalidInputError("A vector must be finite and not all zeros; nothing was changed.")
-    return (values / length).astype(np.float32)
-
-
-def _is_broad(collection: Collection, where: Where) -> bool:
-    total = collection.count(exact=False)
-    return total >= BROAD_FROM and collection.count(where, exact=False) * 2 >= total
-
-
-def _nearest_broad(
-    collection: Collection,
-    where: Where,
-    query: Sequence[float],
-    limit: int,
-    threshold: float | None,
-) -> dict[PointId, float]:
-    """Return the nearest visible points: unfiltered lists, checked by the engine, widened."""
-    size = 2 * limit
-    while True:
-        hits = collection.query(query, size, threshold=threshold, fields=False)
-        if not hits:
-            return {}
-        rows, _ = collection.scroll(
-            len(hits), where.also(must=[among(hit.id for hit in hits)]), fields=False
-        )
-        shown = {row.id for row in rows}
-        found = [hit for hit in hits if hit.id in shown][:limit]
-        if len(found) == limit or len(hits) < size:
-            return {hit.id: hit.score for hit in found}
-        size *= 4
-
-
-def _rows(
-    collection: Collection, where: Where, fields: Fields = True, *, vectors: bool = False
-) -> Iterator[Row]:
-    offset: PointId | None = None
-    while True:
-        page, offset = collection.scroll(
-            _PAGE, where, offset=offset, fields=fields, vectors=vectors
-        )
-        yield from page
-        if offset is None:
-            return
-
-
-def _page(collection: Collection, where: Where, limit: int, offset: int, newest: bool) -> list[Row]:
-    """Return one page by ``created_at``, ties by record id, whatever the engine does with ties."""
-    wanted = offset + limit
-    rows = collection.ordered("created_at", wanted + 1, where, descending=newest, fields=False)
-    if len(rows) <= offset:
-        return []
-    # Times equal to that of the page's first or last row may reach beyond the page.
-    start = next(n for n, row in enumerate(rows) if row.order == rows[offset].order)
-    times = {row.id: row.order for row in rows[start:wanted]}
-    if len(rows) > wanted and rows[wanted].order == rows[wanted - 1].order:
-        last = rows[wanted].order
-        moment = _EPOCH + timedelta(microseconds=int(last))
-        same = where.also(must=[time_range("created_at", gte=moment, lte=moment)])
-        times.update((row.id, last) for row in _rows(collection, same, False))
-    found = [(times[row.id], row) for row in collection.retrieve(list(times))]
-    sign = -1 if newest else 1
-    found.sort(key=lambda item: (sign * item[0], tie_break(item[1].payload, sign)))
-    return [row for _, row in found[offset - start : wanted - start]]
-
-
-def _holds(collection: Collection, expect: Mapping[str, int]) -> bool:
-    """Tell whether each record's living version is the one expected; 0 stands for no record."""
-    current: dict[str, int] = {}
-    names = list(expect)
-    for start in range(0, len(names), _PAGE):
-        where = Where(must=(any_of("record_id", names[start : start + _PAGE]),))
-        for row in _rows(collection, where, ("record_id", "version", "retired")):
-            name = row.payload["record_id"]
-            version = -1 if "retired" in row.payload else int(row.payload["version"])
-            current[name] = max(current.get(name, -1), version)
-    return all(current.get(name, 0) == version for name, version in expect.items())
-
-
-def _new_points(generation: Generation, versions: Sequence[NewVersion]) -> list[models.PointStruct]:
-    before: dict[str, Row] = {}
-    kept = [new.record for new in versions if new.dense is None]
-    if kept:
-        ids = [point_id(r.id, version) for r in kept for version in (r.version, r.version - 1)]
-        rows = generation.collection.retrieve(ids, fields=False, vectors=True)
-        before = {str(row.id): row for row in rows}
-    points = []
-    for new in versions:
-        payload = to_payload(new.record, new.text_hash)
-        if new.dense is not None:
-            points.append(to_point(payload, unit(new.dense, generation.dimension), new.lexical))
-            continue
-        row = before.get(point_id(new.record.id, new.record.version)) or before.get(
-            point_id(new.record.id, new.record.version - 1)
-        )
-        if row is None or row.dense is None:
-            raise StoreError(
-                f"Version {new.record.version} of record {new.record.id!r} has no vectors, and the "
-                "version it replaces is not stored; nothing was written."
-            )
-        points.append(to_point(payload, row.dense, row.lexical))
-    return points
-
-
-def _retired_points(collection: Collection, batch: WriteBatch) -> list[models.PointStruct]:
-    """Return the retired versions, written again whole so that one operation changes all."""
-    if not batch.retire:
-        return []
-    wanted = {point_id(item.record_id, item.version): item for item in batch.retire}
-    points = []
-    for row in collection.retrieve(list(wanted), vectors=True):
-        item, payload = wanted[str(row.id)], dict(row.payload)
-        if "retired" in payload or row.dense is None:
-            continue
-        payload["retired"] = item.reason
-        payload["valid_to"] = item.valid_to.isoformat()
-        if item.superseded_by is not None:
-            payload["superseded_by"] = item.superseded_by
-        points.append(to_point(payload, row.dense, row.lexical))
-    return points
-
-
-def _alive(collection: Collection, names: set[str]) -> set[str]:
-    """Return which of these records have a living version, visible or not."""
-    alive: set[str] = set()
-    ordered = sorted(names)
-    for start in range(0, len(ordered), _PAGE):
-        part = any_of("record_id", ordered[start : start + _PAGE])
-        living = Where(must=(part,), must_not=(present("retired"),))
-        for row in _rows(collection, living, ("record_id",)):
-            alive.add(row.payload["record_id"])
-    return alive
-
-
-def _lineage(collection: Collection, selection: Selection, names: set[str]) -> set[PointId]:
-    """Return every visible version of these records and of those they took over from."""
-    must, must_not = privacy(selection)
-    points: set[PointId] = set()
-    done: set[str] = set()
-    todo = names
-    while todo:
-        ordered, todo = sorted(todo), set()
-        done.update(ordered)
-        for start in range(0, len(ordered), _PAGE):
-            part = ordered[start : start + _PAGE]
-            own = Where(must=(*must, any_of("record_id", part)), must_not=tuple(must_not))
-            points.update(row.id for row in _rows(collection, own, False))
-            heirs = (*must, any_of("superseded_by", part), present("retired"))
-            for row in _rows(collection, Where(None, heirs, tuple(must_not)), ("record_id",)):
-                points.add(row.id)
-                todo.add(str(row.payload.get("record_id", "")))
-        todo -= done
-        todo -= _alive(collection, todo)
-    return points
-
-
-def _accessed(payload: Mapping[str, Any], access: Access) -> dict[str, Any]:
-    last = datetime.fromisoformat(payload.get("last_accessed", payload["created_at"]))
-    return {
-        "access_count": int(payload.get("access_count", 0)) + access.count,
-        "last_accessed": max(last, access.last_accessed).isoformat(),
-    }
 
 
 def _name(key: PointId, payload: Mapping[str, Any]) -> str:
