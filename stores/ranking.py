@@ -28,6 +28,18 @@ from mnemotrace import scoring
 
 from .attributes import MICROSECONDS, Attributes, among
 from .backend import Ranking, SparseVector
+from .candidates import (
+    COSINE,
+    CREATED,
+    HIDDEN,
+    IMPORTANCE,
+    LEXICAL,
+    MOST_LEXICAL,
+    SETTLED,
+    STATIC,
+    Candidates,
+    Floats,
+)
 from .engine import Collection, Condition, Hit, PointId, Where
 from .filters import time_range
 from .points import tie_break
@@ -41,9 +53,13 @@ SETTLED_AT_ONCE = 32
 """Candidates looked up together; a look-up costs about as much as ten candidates in it."""
 SMALL_BOX = 1_000
 """A box with fewer points than this is worth drawing whole."""
-_NARROWEST = 1 / 64
+TINY_BOX = 300
+"""Drawing so few points costs less than a lexical list, whose cost grows with the whole store."""
 LEXICAL_SHARE = 0.3
+"""From this part of what may be lacking on, knowing lexical scores better makes the box smaller."""
 LONGEST_LEXICAL = 1_000
+_NARROWEST = 1 / 64
+"""The smallest part of a box that is looked into for good candidates."""
 _WIDE_BOX = 8
 """A box with more than this part (1/8) of all points is not worth filtering by."""
 _MARGIN = 1e-9
@@ -51,8 +67,6 @@ _MARGIN = 1e-9
 _COSINE_MARGIN = 1e-5
 """Engines compute cosines in 32 bits; a threshold is set this much lower."""
 _YEAR_ONE = datetime(1, 1, 2, tzinfo=UTC).timestamp()
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(slots=True)
@@ -100,36 +114,6 @@ class _Bound:
     importance: float = 1.0
 
 
-class _Candidates:
-    """What is known of each point seen, one row each; see the columns below.
-
-    A cosine or lexical score that was not looked up is NaN; the last column holds the most the
-    lexical score can be. The column before it is the part of the score that does not depend on
-    the query.
-    """
-
-    def __init__(self) -> None:
-        self.ids: list[PointId] = []
-        self.index: dict[PointId, int] = {}
-        self.table: Floats = np.empty((0, 6))
-        self.state: NDArray[np.int8] = np.empty(0, dtype=np.int8)
-
-    def place(self, key: PointId) -> int:
-        """Return the row of a point that is not known yet; its table row is added by `extend`."""
-        place = self.index[key] = len(self.ids)
-        self.ids.append(key)
-        return place
-
-    def extend(self, rows: Floats, state: NDArray[np.int8]) -> None:
-        """Add the table rows of the points placed since the last time."""
-        self.table = np.concatenate([self.table, rows])
-        self.state = np.concatenate([self.state, state])
-
-
-_COSINE, _LEXICAL, _CREATED, _IMPORTANCE, _STATIC, _MOST_LEXICAL = range(6)
-_SETTLED, _HIDDEN = 1, 2
-
-
 class Search:
     """One exact search; see `run`.
 
@@ -167,7 +151,7 @@ class Search:
         self._ranking = ranking
         self._limit = limit
         self._out = Outcome()
-        self._seen = _Candidates()
+        self._seen = Candidates()
         self._odd: list[PointId] = []
         self._best_lexical = 0.0
         self._lexical_weight = 0.0
@@ -245,15 +229,19 @@ class Search:
             if guess is not None:
                 self._add(self._dense_list(2 * FIRST_DENSE + self._limit, guess), [])
                 return False
-        if part > slack * LEXICAL_SHARE and self._lexical_size < LONGEST_LEXICAL:
+        box = self._everything.also(must=self._box(slack, bound))
+        points, total = self._points(box), self._points(Where())
+        if (
+            part > slack * LEXICAL_SHARE
+            and self._lexical_size < LONGEST_LEXICAL
+            and points > max(TINY_BOX, total // 100)
+        ):
             self._lengthen_lexical(slack, bound)
             return False
-        box = self._everything.also(must=self._box(slack, bound))
-        points = self._points(box)
         self._size *= WIDENING
         if points <= SMALL_BOX:
             self._size = max(self._size, 2 * SMALL_BOX)
-        elif points * _WIDE_BOX > self._points(Where()):
+        elif points * _WIDE_BOX > total:
             box = self._everything
         near = self._dense_list(self._size, box, self._least_cosine(slack, bound))
         # All of them that could matter are in the box that the lexical list was drawn from.
@@ -334,7 +322,7 @@ class Search:
             elif place >= start:
                 lexical[place - start] = hit.score
             else:
-                seen.table[place, _LEXICAL] = hit.score
+                seen.table[place, LEXICAL] = hit.score
         new = seen.ids[start:]
         if not new:
             return
@@ -344,14 +332,14 @@ class Search:
         for place, found in enumerate(attributes):
             if found is None:
                 attributes[place] = (0.0, 0.0)
-                state[place] = _HIDDEN
+                state[place] = HIDDEN
                 self._odd.append(new[place])
-        rows[:, _COSINE] = cosines
-        rows[:, _LEXICAL] = lexical
-        rows[:, _CREATED : _IMPORTANCE + 1] = attributes
-        recency = scoring.recency(rows[:, _CREATED], r.now, r.half_life_days)
-        rows[:, _STATIC] = r.recency_weight * recency + r.importance_weight * rows[:, _IMPORTANCE]
-        rows[:, _MOST_LEXICAL] = self._listed.lexical if most is None else most
+        rows[:, COSINE] = cosines
+        rows[:, LEXICAL] = lexical
+        rows[:, CREATED : IMPORTANCE + 1] = attributes
+        recency = scoring.recency(rows[:, CREATED], r.now, r.half_life_days)
+        rows[:, STATIC] = r.recency_weight * recency + r.importance_weight * rows[:, IMPORTANCE]
+        rows[:, MOST_LEXICAL] = self._listed.lexical if most is None else most
         seen.extend(rows, state)
 
     def _is_new(self, hit: Hit) -> bool:
@@ -369,7 +357,7 @@ class Search:
         """
         while True:
             score, state = self._scores(), self._seen.state
-            sure = score[state == _SETTLED]
+            sure = score[state == SETTLED]
             kth = -math.inf
             if len(sure) >= self._limit:
                 kth = float(np.partition(sure, len(sure) - self._limit)[-self._limit])
@@ -384,18 +372,18 @@ class Search:
     def _look_up(self, places: NDArray[np.intp]) -> None:
         """Settle these candidates."""
         seen = self._seen
-        seen.state[places] = _SETTLED
+        seen.state[places] = SETTLED
         if self._broad:
             shown = self._visible([seen.ids[n] for n in places])
             hidden = np.array([seen.ids[n] not in shown for n in places], dtype=bool)
-            seen.state[places[hidden]] = _HIDDEN
+            seen.state[places[hidden]] = HIDDEN
             places = places[~hidden]
-        for column, vector in ((_COSINE, self._dense), (_LEXICAL, self._terms)):
+        for column, vector in ((COSINE, self._dense), (LEXICAL, self._terms)):
             missing = places[np.isnan(seen.table[places, column])]
             if not len(missing):
                 continue
             seen.table[missing, column] = 0.0
-            if vector and (column == _COSINE or self._listed.lexical > 0):
+            if vector and (column == COSINE or self._listed.lexical > 0):
                 ids = [seen.ids[n] for n in missing]
                 where = Where(must=(among(ids),))
                 for hit in self._collection.query(vector, len(ids), where, fields=False):
@@ -413,7 +401,7 @@ class Search:
                 return hit.score
             place = self._seen.index.get(hit.id)
             state = 0 if place is None else self._seen.state[place]
-            if state == _SETTLED or (state == 0 and self._visible([hit.id])):
+            if state == SETTLED or (state == 0 and self._visible([hit.id])):
                 return hit.score
         hits = self._collection.query(self._dense, 1, self._where, fields=False)
         return hits[0].score if hits else None
@@ -423,11 +411,11 @@ class Search:
     def _signals(self) -> tuple[Floats, Floats, Floats]:
         """Return cosine, lexical and semantic of all candidates."""
         table = self._seen.table
-        cosine, lexical = table[:, _COSINE], table[:, _LEXICAL]
+        cosine, lexical = table[:, COSINE], table[:, LEXICAL]
         # What was not looked up stands for the most it can be: it was not in the first lists.
         cosine = np.where(np.isnan(cosine), self._listed.cosine, cosine)
         if self._best_lexical > 0:
-            lexical = np.where(np.isnan(lexical), table[:, _MOST_LEXICAL], lexical)
+            lexical = np.where(np.isnan(lexical), table[:, MOST_LEXICAL], lexical)
             lexical = np.minimum(np.maximum(lexical / self._best_lexical, 0.0), 1.0)
         else:
             lexical = np.zeros_like(cosine)
@@ -436,7 +424,7 @@ class Search:
 
     def _scores(self) -> Floats:
         semantic = self._signals()[2]
-        return self._ranking.semantic_weight * semantic + self._seen.table[:, _STATIC]
+        return self._ranking.semantic_weight * semantic + self._seen.table[:, STATIC]
 
     def _recency_bound(self, bound: _Bound) -> float:
         if bound.created == -math.inf:
@@ -490,7 +478,7 @@ class Search:
         if self._odd:
             out.odd = list(self._visible(self._odd))
         out.best_cosine = self._best_cosine()
-        shown = np.flatnonzero(seen.state == _SETTLED)
+        shown = np.flatnonzero(seen.state == SETTLED)
         if not len(shown):
             return out
         score = self._scores()
@@ -501,9 +489,9 @@ class Search:
         rows = self._collection.retrieve([seen.ids[n] for n in order])
         payloads = {row.id: row.payload for row in rows}
         ties = {n: tie_break(payloads.get(seen.ids[n], {})) for n in order}
-        ranked = sorted(order, key=lambda n: (-score[n], -seen.table[n, _CREATED], ties[n]))
+        ranked = sorted(order, key=lambda n: (-score[n], -seen.table[n, CREATED], ties[n]))
         cosine, lexical, semantic = self._signals()
-        recency = scoring.recency(seen.table[:, _CREATED], r.now, r.half_life_days)
+        recency = scoring.recency(seen.table[:, CREATED], r.now, r.half_life_days)
         out.best = [
             Ranked(
                 id=seen.ids[n],
@@ -511,7 +499,7 @@ class Search:
                 lexical=float(lexical[n]),
                 semantic=float(semantic[n]),
                 recency=float(np.asarray(recency)[n]),
-                importance=float(seen.table[n, _IMPORTANCE]),
+                importance=float(seen.table[n, IMPORTANCE]),
                 score=float(score[n]),
                 payload=payloads.get(seen.ids[n], {}),
             )
