@@ -36,8 +36,6 @@ from .services import Services
 from .steps import TracedWorkflow, traced_step
 
 MAX_ATTEMPTS = 5
-_PROMPT_SCOPES = 200
-_PROMPT_CATEGORIES = 100
 
 
 class EncodingFlow(TracedWorkflow):
@@ -112,7 +110,7 @@ class EncodingFlow(TracedWorkflow):
             if item.existing is not None or not judge or item.dense is None:
                 continue
             near = store.nearest(
-                item.neighbourhood if item.request.scope else item.visible,
+                item.neighbourhood,
                 item.dense,
                 config.consolidation_limit,
                 config.consolidation_threshold,
@@ -144,11 +142,12 @@ class EncodingFlow(TracedWorkflow):
         elif due:
             # The writer's whole reach, public rows only: nothing private goes into a prompt.
             reach = Selection(roots=scopes.cover(r for i in due for r in i.request.reach))
-            counts = await self.services.scope_counts(reach)
-            labels = await self.services.in_thread(
+            shown = prompts.largest(await self.services.scope_counts(reach))
+            known = await self.services.in_thread(
                 self.services.store.facet, reach, Facet.CATEGORIES
             )
-            await asyncio.gather(*(self._analyze_one(run, i, counts, list(labels)) for i in due))
+            labels = list(known)[: prompts.MOST_CATEGORIES]
+            await asyncio.gather(*(self._analyze_one(run, item, shown, labels) for item in due))
             note(texts=len(due), failed=sum(item.analysis_failed for item in due))
         else:
             note(texts=0)
@@ -157,12 +156,9 @@ class EncodingFlow(TracedWorkflow):
         return Settled(run=run)
 
     async def _analyze_one(
-        self, run: EncodingRun, item: Item, counts: dict[str, int], labels: list[str]
+        self, run: EncodingRun, item: Item, shown: dict[str, int], labels: list[str]
     ) -> None:
-        shown = dict(sorted(counts.items(), key=lambda pair: -pair[1])[:_PROMPT_SCOPES])
-        system, prompt = prompts.save_analysis(
-            item.request.content, shown, labels[:_PROMPT_CATEGORIES]
-        )
+        system, prompt = prompts.save_analysis(item.request.content, shown, labels)
         with span("analyze.text", kind="step"):
             try:
                 answer = await self.services.llm.ask("save_analysis", system, prompt, SaveAnalysis)
@@ -221,16 +217,11 @@ class EncodingFlow(TracedWorkflow):
         services = self.services
         async with services.write_lock:
             if services.store.sequence() != run.sequence and run.attempts < MAX_ATTEMPTS:
-                before = [
-                    (item.existing.id if item.existing else None, item.judged)
-                    for item in run.open_items
-                ]
+                before = _standing(run)
                 await services.in_thread(self._look_up, run.open_items, run.judge)
-                after = [
-                    (item.existing.id if item.existing else None, item.judged)
-                    for item in run.open_items
-                ]
-                if before != after and any(i.similar and i.plan is None for i in run.open_items):
+                if _standing(run) != before and any(
+                    i.similar and i.plan is None for i in run.open_items
+                ):
                     note(stale=True)
                     return Deduplicated(run=run)
             await services.manifest_for_writing()
@@ -252,10 +243,8 @@ class EncodingFlow(TracedWorkflow):
             draft.settle(item)
         draft.fold_twins()
         batch = draft.batch()
-        if not batch.versions and not batch.retire:
-            draft.publish()
-            return True
-        if self.services.store.commit(batch):
+        nothing_to_do = not batch.versions and not batch.retire
+        if nothing_to_do or self.services.store.commit(batch):
             draft.publish()
             return True
         return self._adopt_finished(run)
@@ -280,6 +269,11 @@ class EncodingFlow(TracedWorkflow):
                     "was stored."
                 )
         return False
+
+
+def _standing(run: EncodingRun) -> list[tuple[str | None, frozenset[tuple[str, int]]]]:
+    """Return what each open item was found to equal and to be like."""
+    return [(i.existing.id if i.existing else None, i.judged) for i in run.open_items]
 
 
 def _is_this_save(version: MemoryRecord, item: Item) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from mnemotrace import scoring
 from mnemotrace.config import MemoryConfig
+from mnemotrace.embedders.fingerprint import DEFAULT_CALIBRATION
 from mnemotrace.embedders.lexical import tokenize
 from mnemotrace.records import MemoryMatch, ScoreComponents
 from mnemotrace.stores.backend import (
@@ -52,6 +53,8 @@ class RecallRun:
     """The selection cut to the time window that the query speaks of."""
     narrowed: bool = False
     """Whether only part of the selection was searched so far."""
+    scope_counts: dict[str, int] | None = None
+    """The visible scopes with their records; None until somebody asked."""
     plan: list[tuple[SubQuery, Selection]] = field(default_factory=list)
     searched: set[tuple[str, Selection]] = field(default_factory=set)
     attempted: int = 0
@@ -70,7 +73,7 @@ class RecallRun:
     failures: list[str] = field(default_factory=list)
     """Why help by a language model was given up, one line each."""
     matches: list[MemoryMatch] = field(default_factory=list)
-    calibration: tuple[float, float] = (0.2, 0.9)
+    calibration: tuple[float, float] = (DEFAULT_CALIBRATION["lo"], DEFAULT_CALIBRATION["hi"])
 
     @classmethod
     def of(
@@ -98,8 +101,8 @@ class RecallRun:
 
     def use(self, manifest: Manifest) -> None:
         """Take the embedder's levels of related and unrelated texts from the manifest."""
-        levels = manifest.embedder.get("calibration") or {}
-        self.calibration = (float(levels.get("lo", 0.2)), float(levels.get("hi", 0.9)))
+        levels = {**DEFAULT_CALIBRATION, **(manifest.embedder.get("calibration") or {})}
+        self.calibration = (float(levels["lo"]), float(levels["hi"]))
 
     def add(self, query: SubQuery, result: SearchResult) -> None:
         """Take in what one search found; a record keeps its best score of all searches."""

@@ -11,6 +11,9 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from typing import TypeVar
+
+from pydantic import BaseModel
 
 from mnemotrace import prompts, scopes
 from mnemotrace.embedders.lexical import encode_query, tokenize
@@ -34,11 +37,12 @@ from .evidence import RecallRun, SubQuery
 from .services import Services
 from .steps import TracedWorkflow, traced_step
 
+M = TypeVar("M", bound=BaseModel)
+
 MAX_SUB_QUERIES = 3
 MAX_GAPS = 5
 DEEP_CANDIDATES = 10
 EVIDENCE_SHOWN = 8
-_PROMPT_SCOPES = 200
 FEEDBACK_WEIGHT = 0.85
 _FEEDBACK_RECORDS = 3
 _FEEDBACK_TERMS = 4
@@ -131,19 +135,26 @@ class RecallFlow(TracedWorkflow):
         return QueryAnalyzed(run=run)
 
     async def _ask_for_analysis(self, run: RecallRun) -> QueryAnalysis | None:
-        counts = await self._scope_counts(run)
-        system, prompt = prompts.query_analysis(run.query, counts, run.now)
+        shown = prompts.largest(await self._scope_counts(run))
+        system, prompt = prompts.query_analysis(run.query, shown, run.now)
+        return await self._ask(run, "query_analysis", system, prompt, QueryAnalysis)
+
+    async def _ask(
+        self, run: RecallRun, purpose: str, system: str, prompt: str, model: type[M]
+    ) -> M | None:
+        """Ask the model; None, and a line in `run.failures`, when it cannot help."""
         try:
-            answer = await self.services.llm.ask("query_analysis", system, prompt, QueryAnalysis)
+            return await self.services.llm.ask(purpose, system, prompt, model)
         except LLMError as error:
-            run.failures.append(f"query analysis: {error}")
+            run.failures.append(f"{purpose.replace('_', ' ')}: {error}")
             note(llm="failed", reason=str(error))
             return None
-        return answer
 
     async def _scope_counts(self, run: RecallRun) -> dict[str, int]:
-        counts = await self.services.scope_counts(run.selection)
-        return dict(sorted(counts.items(), key=lambda pair: -pair[1])[:_PROMPT_SCOPES])
+        """Return the visible scopes with their records, read once a run."""
+        if run.scope_counts is None:
+            run.scope_counts = await self.services.scope_counts(run.selection)
+        return run.scope_counts
 
     def _window(self, run: RecallRun, since: datetime | None, until: datetime | None) -> None:
         """Adopt the query's time window unless the caller gave one or it cannot hold anything."""
@@ -190,7 +201,7 @@ class RecallFlow(TracedWorkflow):
         inside = scopes.intersect(run.selection.roots, wanted)
         if not inside:
             return ()
-        known = await self.services.scope_counts(run.selection)
+        known = await self._scope_counts(run)
         return tuple(path for path in inside if path == scopes.ROOT or path in known)
 
     @traced_step
@@ -300,17 +311,11 @@ class RecallFlow(TracedWorkflow):
         return ScopesSelected(run=run) if run.plan else Confident(run=run)
 
     async def _ask_for_exploration(self, run: RecallRun) -> Exploration | None:
-        counts = await self._scope_counts(run)
+        shown = prompts.largest(await self._scope_counts(run))
         evidence = [c.record.content for c in run.ranked()[:EVIDENCE_SHOWN]]
         tried = [query.text for query in run.queries]
-        system, prompt = prompts.exploration(run.query, evidence, counts, tried)
-        try:
-            answer = await self.services.llm.ask("exploration", system, prompt, Exploration)
-        except LLMError as error:
-            run.failures.append(f"exploration: {error}")
-            note(llm="failed", reason=str(error))
-            return None
-        return answer
+        system, prompt = prompts.exploration(run.query, evidence, shown, tried)
+        return await self._ask(run, "exploration", system, prompt, Exploration)
 
     @traced_step
     async def synthesize(self, ev: Confident) -> RecallFinished:

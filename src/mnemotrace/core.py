@@ -17,10 +17,7 @@ from workflows.errors import WorkflowTimeoutError
 from . import curation, discovery, prompts
 from .config import MemoryConfig
 from .embedders.service import EmbeddingService
-from .errors import (
-    LLMError,
-    MemoryClosedError,
-)
+from .errors import LLMError, MemoryClosedError
 from .events import (
     MemoryAnalysisFailedEvent,
     MemoryEvent,
@@ -45,10 +42,7 @@ from .llm.service import LLMService
 from .receipts import SaveReceipt
 from .records import Forgotten, MemoryRecord, Recall, ScopeInfo
 from .saving import SaveQueue, give_back, queue_for
-from .stores.backend import (
-    Access,
-    StorageBackend,
-)
+from .stores.backend import Access, StorageBackend
 from .stores.outbox import DeadLetter
 from .stores.selection import Selection
 from .trace import Level, Trace, note, span, start_trace
@@ -76,7 +70,7 @@ class MemoryCore:
         self.owner: object = self
         """What event listeners get as the source."""
         self._flows: tuple[EncodingFlow, RecallFlow, ShallowRecall] | None = None
-        self._queue: SaveQueue = queue_for(store, runtime, self._encode_batch)
+        self._queue: SaveQueue = queue_for(store, runtime, self._encode)
         self._access: dict[str, list[Any]] = {}
         self._access_timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -116,48 +110,33 @@ class MemoryCore:
 
     # -- saving -------------------------------------------------------------------------------
 
-    async def _encode(self, requests: list[SaveRequest]) -> tuple[list[MemoryRecord], Trace | None]:
-        run = EncodingRun.of(requests, self.services.clock())
-        with start_trace("encode", level=self.config.trace, texts=len(requests)) as trace:
-            await _in_time(
-                self.flows[0].run(start_event=EncodingStarted(run=run)),
-                f"Saving {len(requests)} text(s) took longer than "
-                f"encode_timeout={self.config.encode_timeout:g} s",
-            )
-        self._warn(run.failures)
-        return run.outcomes, trace
-
     async def remember(self, request: SaveRequest) -> MemoryRecord:
         """Save one text now; returns the record it became, or was merged into."""
         self.check_open()
-        self._emit(MemorySaveStartedEvent, value=request.content, metadata=request.metadata)
-        begun = time.perf_counter()
-        try:
-            records, _ = await self._encode([request])
-        except Exception as error:
-            self._emit(MemorySaveFailedEvent, value=request.content, error=str(error))
-            raise
-        self._emit(
-            MemorySaveCompletedEvent,
-            value=request.content,
-            save_time_ms=(time.perf_counter() - begun) * 1000,
-        )
-        return records[0]
+        return (await self._encode([request]))[0]
 
-    async def _encode_batch(self, requests: list[SaveRequest]) -> list[MemoryRecord]:
+    async def _encode(self, requests: list[SaveRequest]) -> list[MemoryRecord]:
+        """Run texts through the encoding flow and tell listeners; one record for each text."""
         for request in requests:
             self._emit(MemorySaveStartedEvent, value=request.content, metadata=request.metadata)
         begun = time.perf_counter()
+        run = EncodingRun.of(requests, self.services.clock())
         try:
-            records, _ = await self._encode(requests)
+            with start_trace("encode", level=self.config.trace, texts=len(requests)):
+                await _in_time(
+                    self.flows[0].run(start_event=EncodingStarted(run=run)),
+                    f"Saving {len(requests)} text(s) took longer than "
+                    f"encode_timeout={self.config.encode_timeout:g} s",
+                )
         except Exception as error:
             for request in requests:
                 self._emit(MemorySaveFailedEvent, value=request.content, error=str(error))
             raise
+        self._warn(run.failures)
         elapsed = (time.perf_counter() - begun) * 1000
         for request in requests:
             self._emit(MemorySaveCompletedEvent, value=request.content, save_time_ms=elapsed)
-        return records
+        return run.outcomes
 
     async def remember_many(self, requests: list[SaveRequest]) -> SaveReceipt:
         """Accept texts durably and encode them in the background."""
@@ -166,11 +145,11 @@ class MemoryCore:
             receipt = SaveReceipt("empty", ())
             receipt.resolve([])
             return receipt
-        return await self._queue.accept(requests, self._encode_batch, self.config.save_attempts)
+        return await self._queue.accept(requests, self._encode, self.config.save_attempts)
 
     async def resume(self) -> int:
         """Queue what an earlier process left in the outbox."""
-        return await self._queue.resume(self._encode_batch, self.config.save_attempts)
+        return await self._queue.resume(self._encode, self.config.save_attempts)
 
     async def drain(self, timeout: float | None = None) -> int:
         """Wait for pending saves; returns the texts still not saved."""
@@ -196,7 +175,7 @@ class MemoryCore:
         ]
         if not ids:
             return 0
-        return await self._queue.retry_dead(self._encode_batch, self.config.save_attempts, ids)
+        return await self._queue.retry_dead(self._encode, self.config.save_attempts, ids)
 
     async def _settled(self) -> None:
         """Check that the memory is open, and let the read see what was accepted before it."""
@@ -427,7 +406,7 @@ class MemoryCore:
         try:
             await self.flush_access()
         finally:
-            await give_back(self.store, self.runtime, self._queue, self._encode_batch)
+            await give_back(self.store, self.runtime, self._queue, self._encode)
             await self.runtime.in_thread(self.store.close)
 
 

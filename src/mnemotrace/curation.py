@@ -122,6 +122,7 @@ def leave_sources(store: StorageBackend, selection: Selection, now: datetime) ->
     while page := store.list_records(selection, _PAGE, offset):
         shared = [r for r in page if r.source is None or set(r.sources) - gone]
         offset += len(page) - len(shared)
+        versions, retired = [], []
         for old in shared:
             left = [source for source in old.sources if source not in gone]
             changes = {
@@ -132,9 +133,11 @@ def leave_sources(store: StorageBackend, selection: Selection, now: datetime) ->
                 "valid_from": now,
             }
             fresh = old.model_copy(update=changes)
-            retired = Retirement(old.id, old.version, now, "superseded", old.id)
-            version = NewVersion(fresh, text_hash(fresh.content))
-            store.commit(WriteBatch([version], [retired], {old.id: old.version}))
+            versions.append(NewVersion(fresh, text_hash(fresh.content)))
+            retired.append(Retirement(old.id, old.version, now, "superseded", old.id))
+        if shared:
+            expect = {old.id: old.version for old in shared}
+            store.commit(WriteBatch(versions, retired, expect))
 
 
 def retire_all(store: StorageBackend, selection: Selection, now: datetime) -> tuple[list[str], int]:

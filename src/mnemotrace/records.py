@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Self, SupportsIndex, overload
@@ -291,12 +291,3 @@ class Forgotten(int):
         self.versions = versions
         self.erased = erased
         return self
-
-
-def freeze(value: Any) -> Any:
-    """Return a hashable form of plain JSON-like data, for use as a key."""
-    if isinstance(value, Mapping):
-        return tuple(sorted((key, freeze(item)) for key, item in value.items()))
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return tuple(freeze(item) for item in value)
-    return value

@@ -91,10 +91,9 @@ class SaveQueue:
                 count += 1
         return count
 
-    async def retry_dead(self, encode: Encode, attempts: int, ids: Iterable[str] | None) -> int:
+    async def retry_dead(self, encode: Encode, attempts: int, ids: Iterable[str]) -> int:
         """Put dead letters back into the queue; returns how many batches."""
-        wanted = None if ids is None else list(ids)
-        revived = await self._runtime.in_thread(self.outbox.retry_dead, wanted)
+        revived = await self._runtime.in_thread(self.outbox.retry_dead, list(ids))
         for batch_id in revived:
             self._enqueue(_Job(batch_id, encode, attempts))
         return len(revived)

@@ -69,6 +69,14 @@ class Handle:
             now=now,
         )
 
+    def _seen_by(
+        self, source: str | None, include_private: bool, path: str | None = None
+    ) -> Selection:
+        """Return what somebody may see; `source` is who asks, and narrows nothing."""
+        return self._selection(
+            path, source=source, include_private=include_private, only_source=False
+        )
+
     def _top(self, path: str | None) -> str:
         if path is not None:
             return self._reach.path(path)

@@ -39,9 +39,7 @@ class Curating(Handle):
         self, record_id: str, source: str | None = None, include_private: bool = False
     ) -> MemoryRecord | None:
         """Return the record with this id; None when none is visible here."""
-        selection = self._selection(
-            source=source, include_private=include_private, only_source=False
-        )
+        selection = self._seen_by(source, include_private)
         return await self._core.get(selection, checked_id(record_id))
 
     get = blocking(_get)
@@ -54,9 +52,7 @@ class Curating(Handle):
 
         Empty when none is visible here.
         """
-        selection = self._selection(
-            source=source, include_private=include_private, only_source=False
-        )
+        selection = self._seen_by(source, include_private)
         return await self._core.history(selection, checked_id(record_id))
 
     history = blocking(_history)
@@ -112,9 +108,7 @@ class Curating(Handle):
                 changes[name] = value
         if not isinstance(expires_at, Unset):
             changes["expires_at"] = checked_time(expires_at, "expires_at")
-        selection = self._selection(
-            source=source, include_private=include_private, only_source=False
-        )
+        selection = self._seen_by(source, include_private)
         return await self._core.update(selection, checked_id(record_id), changes)
 
     update = blocking(_update)

@@ -25,9 +25,7 @@ class Discovering(Handle):
     ) -> str:
         """Return the scope tree with record counts, `max_depth` levels below `path`."""
         max_depth = checked_count(max_depth, "max_depth")
-        selection = self._selection(
-            path, source=source, include_private=include_private, only_source=False
-        )
+        selection = self._seen_by(source, include_private, path)
         return await self._core.tree(selection, max_depth)
 
     tree = blocking(_tree)
@@ -41,9 +39,7 @@ class Discovering(Handle):
         include_private: bool = False,
     ) -> ScopeInfo:
         """Summarise a subtree: count, categories, oldest and newest, child scopes."""
-        selection = self._selection(
-            path, source=source, include_private=include_private, only_source=False
-        )
+        selection = self._seen_by(source, include_private, path)
         return await self._core.info(selection, self._top(path))
 
     info = blocking(_info)
@@ -57,9 +53,7 @@ class Discovering(Handle):
         include_private: bool = False,
     ) -> list[str]:
         """Return the immediate child scopes of a path, sorted; empty when there are none."""
-        selection = self._selection(
-            path, source=source, include_private=include_private, only_source=False
-        )
+        selection = self._seen_by(source, include_private, path)
         return await self._core.scopes_below(selection, self._top(path))
 
     list_scopes = blocking(_list_scopes)
@@ -73,9 +67,7 @@ class Discovering(Handle):
         include_private: bool = False,
     ) -> dict[str, int]:
         """Return category names with their record counts, commonest first."""
-        selection = self._selection(
-            path, source=source, include_private=include_private, only_source=False
-        )
+        selection = self._seen_by(source, include_private, path)
         return await self._core.categories(selection)
 
     list_categories = blocking(_list_categories)

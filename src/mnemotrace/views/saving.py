@@ -205,9 +205,7 @@ class Saving(Handle):
             source: whose private texts are visible too.
             include_private: see everyone's private texts.
         """
-        return await self._core.dead_letters(
-            self._selection(source=source, include_private=include_private, only_source=False)
-        )
+        return await self._core.dead_letters(self._seen_by(source, include_private))
 
     dead_letters = blocking(_dead_letters)
     adead_letters = awaitable(_dead_letters)
