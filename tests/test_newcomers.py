@@ -158,3 +158,4 @@ def test_a_slice_lists_its_own_subtrees_at_the_top(memory: Memory) -> None:
     view = memory.slice(["/t/a", "/t/b"])
     assert view.list_scopes() == ["/t/a", "/t/b"]
     assert view.list_scopes("/t/b") == ["/t/b/c"]
+    assert memory.slice(["/t/a", "/empty"]).list_scopes() == ["/t/a"]

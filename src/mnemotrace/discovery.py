@@ -28,12 +28,12 @@ def info(store: StorageBackend, selection: Selection, path: str) -> ScopeInfo:
 def children(store: StorageBackend, selection: Selection, path: str) -> list[str]:
     """Return the immediate child scopes of a path, sorted; ``[]`` when there are none.
 
-    A slice of several subtrees has, at the root, those subtrees themselves.
+    A slice of several subtrees has, at the root, those of them that hold anything.
     """
-    if path == scopes.ROOT and selection.roots != (scopes.ROOT,):
-        return list(selection.roots)
-    level = scopes.depth(path) + 1
     counts = store.facet(selection, Facet.SCOPES)
+    if path == scopes.ROOT and selection.roots != (scopes.ROOT,):
+        return [root for root in selection.roots if root in counts]
+    level = scopes.depth(path) + 1
     return sorted(
         child
         for child in counts
