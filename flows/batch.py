@@ -27,6 +27,10 @@ from mnemotrace.stores.selection import Selection
 from .answers import ConsolidationPlan, SaveAnalysis
 from .requests import SaveRequest
 
+_MOST_COMPARED = 32
+"""Near-identical earlier texts that one text is compared with, word by word: texts made from one
+template are all near each other, and comparing every pair would be quadratic."""
+
 
 @dataclass(slots=True, eq=False)
 class Item:
@@ -105,38 +109,40 @@ class EncodingRun:
 
 
 def find_twins(items: list[Item], threshold: float) -> None:
-    """Mark items that repeat an earlier item with the same place and privacy.
-
-    An equal text does. So does one with the same telling words, if the vectors are near enough.
-    """
+    """Mark items that repeat an earlier item with the same place and privacy."""
     by_hash: dict[tuple[object, ...], Item] = {}
-    alike: dict[tuple[object, ...], list[Item]] = {}
+    groups: dict[tuple[object, ...], list[Item]] = {}
     for item in items:
         request = item.request
         place = (request.scope, request.private, request.source if request.private else None)
         twin = by_hash.setdefault((*place, item.hash), item)
         if twin is not item and not request.explicit_id:
             item.twin = twin
-        elif threshold <= 1.0:
-            words = facts.telling_words(request.content)
-            alike.setdefault((*place, words), []).append(item)
-    for group in alike.values():
-        if len(group) > 1:
-            _find_near(group, threshold)
+        else:
+            groups.setdefault(place, []).append(item)
+    if threshold > 1.0:
+        return
+    for group in groups.values():
+        if len(group) < 2:
+            continue
+        matrix = np.stack([item.dense for item in group if item.dense is not None])
+        matrix = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+        for start in range(0, len(group), 1024):
+            block = matrix[start : start + 1024] @ matrix[: start + 1024].T
+            for row, later in enumerate(group[start : start + 1024]):
+                if later.request.explicit_id:
+                    continue
+                cosines = block[row, : start + row]
+                near = np.flatnonzero(cosines >= threshold - 1e-6)
+                if len(near) > _MOST_COMPARED:
+                    near = near[np.argsort(-cosines[near], kind="stable")[:_MOST_COMPARED]]
+                later.twin = next((group[i] for i in near.tolist() if _says(group[i], later)), None)
 
 
-def _find_near(group: list[Item], threshold: float) -> None:
-    """Mark items whose vector is near that of an earlier item of a group that says the same."""
-    matrix = np.stack([item.dense for item in group if item.dense is not None])
-    matrix = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
-    kept: list[int] = []
-    for place, item in enumerate(group):
-        if kept and not item.request.explicit_id:
-            near = np.flatnonzero(matrix[kept] @ matrix[place] >= threshold - 1e-6)
-            if len(near):
-                item.twin = group[kept[near[0]]]
-                continue
-        kept.append(place)
+def _says(earlier: Item, later: Item) -> bool:
+    return earlier.twin is None and facts.may_be_duplicates(
+        earlier.request.content, later.request.content
+    )
 
 
 class Draft:

@@ -118,13 +118,13 @@ def may_be_duplicates(first: str, second: str) -> bool:
         True only when they hold the same words in the same order, but for function words, case and
         punctuation: any other difference, in a number, a name or who owes whom, may be a fact.
     """
-    return telling_words(first) == telling_words(second)
+    left, right = words(first), words(second)
+    return _telling(left) == _telling(right)
 
 
-def telling_words(text: str) -> tuple[str, ...]:
-    """Return what `may_be_duplicates` compares: the words that can make a difference, in order."""
-    folded = (token.casefold() for token in words(text))
-    return tuple(word for word in folded if word not in _FUNCTION_WORDS or word in _TURNING)
+def _telling(tokens: list[str]) -> list[str]:
+    kept = (token.casefold() for token in tokens)
+    return [word for word in kept if word not in _FUNCTION_WORDS or word in _TURNING]
 
 
 def covers(survivor: str, text: str) -> bool:
