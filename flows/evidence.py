@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-import numpy as np
-
 from mnemotrace import scoring
 from mnemotrace.config import MemoryConfig
 from mnemotrace.embedders.fingerprint import DEFAULT_CALIBRATION
@@ -166,12 +164,11 @@ class RecallRun:
         ranking = self.ranking
         matches = []
         best = self.ranked()[: self.limit]
-        similarities = scoring.similarity(np.array([c.cosine for c in best])).tolist()
-        for candidate, similarity in zip(best, similarities, strict=True):
+        for candidate in best:
             record = candidate.record
             components = ScoreComponents(
                 cosine=candidate.cosine,
-                similarity=similarity,
+                similarity=scoring.similarity(candidate.cosine),
                 lexical=candidate.lexical,
                 semantic=candidate.semantic,
                 recency=candidate.recency,

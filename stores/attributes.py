@@ -49,5 +49,5 @@ class Attributes:
 
 def among(ids: Iterable[PointId]) -> models.HasIdCondition:
     """Return the condition that a point is one of these."""
-    # Ids that came from the engine need no validation.
+    # Validation would refuse what engines take: a UUID as an integer of 128 bits.
     return models.HasIdCondition.model_construct(has_id=list(ids))

@@ -1,41 +1,168 @@
-"""What a search knows of the points it has seen, as one table."""
+"""What a search knows of the points it has seen, one row each."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+import math
+from bisect import insort
+from collections.abc import Sequence
 
-from .engine import PointId
+from mnemotrace import scoring
 
-Floats = NDArray[np.float64]
+from .attributes import Attributes
+from .backend import Ranking
+from .engine import Hit, PointId
 
-COSINE, LEXICAL, CREATED, IMPORTANCE, STATIC, MOST_LEXICAL = range(6)
-"""The columns of the table."""
-SETTLED, HIDDEN = 1, 2
-"""States: every signal is known; it may not be seen. 0 is neither."""
+OPEN, SETTLED, HIDDEN = range(3)
+"""States of a row: something is not known yet; every signal is known; it may not be seen."""
 
 
 class Candidates:
-    """What is known of each point seen, one row each; see the columns below.
+    """The points seen, in lists with one entry a row.
 
-    A cosine or lexical score that was not looked up is NaN; the last column holds the most the
-    lexical score can be. The column before it is the part of the score that does not depend on
-    the query.
+    Plain lists, because a search mostly sees one or two hundred points: below about a thousand
+    they are quicker than arrays.
+
+    Attributes:
+        ids: the points.
+        index: the row of each point.
+        cosine: None where it was not looked up.
+        lexical: score of the lexical query; None where it was not looked up.
+        most_lexical: the most it can be where it was not looked up.
+        created: seconds since the epoch.
+        importance: 0..1.
+        score: the composite score; the most it can be while the row is open.
+        state: `OPEN`, `SETTLED` or `HIDDEN`.
+        sure: scores of the settled rows, rising.
+        odd: points without a usable time or importance; they are hidden.
+        farthest: what an unknown cosine can be at most.
+        best_lexical: the lexical score that counts as 1; 0 when no term matches.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, attributes: Attributes, ranking: Ranking) -> None:
+        self._attributes = attributes
+        self._ranking = ranking
+        self._now = ranking.now.timestamp()
         self.ids: list[PointId] = []
         self.index: dict[PointId, int] = {}
-        self.table: Floats = np.empty((0, 6))
-        self.state: NDArray[np.int8] = np.empty(0, dtype=np.int8)
+        self.cosine: list[float | None] = []
+        self.lexical: list[float | None] = []
+        self.most_lexical: list[float] = []
+        self.created: list[float] = []
+        self.importance: list[float] = []
+        self.score: list[float] = []
+        self.state: list[int] = []
+        self.sure: list[float] = []
+        self.odd: list[PointId] = []
+        self.farthest = 1.0
+        self.best_lexical = 0.0
 
-    def place(self, key: PointId) -> int:
-        """Return the row of a point that is not known yet; its table row is added by `extend`."""
-        place = self.index[key] = len(self.ids)
-        self.ids.append(key)
-        return place
+    @property
+    def lexical_weight(self) -> float:
+        """The share of the lexical signal; none when no visible record has a term of the query."""
+        return self._ranking.lexical_weight if self.best_lexical > 0 else 0.0
 
-    def extend(self, rows: Floats, state: NDArray[np.int8]) -> None:
-        """Add the table rows of the points placed since the last time."""
-        self.table = np.concatenate([self.table, rows])
-        self.state = np.concatenate([self.state, state])
+    def add(self, near: Sequence[Hit], terms: Sequence[Hit], most_lexical: float) -> list[int]:
+        """Take in hits.
+
+        Args:
+            near: of a dense list.
+            terms: of a lexical list.
+            most_lexical: the most the lexical score of a point outside `terms` can be.
+
+        Returns:
+            The new rows that may be seen.
+        """
+        index, ids, start = self.index, self.ids, len(self.ids)
+        cosine, lexical = self.cosine, self.lexical
+        for key, score, _ in near:
+            if key not in index:
+                index[key] = len(ids)
+                ids.append(key)
+                cosine.append(score)
+        lexical += [None] * (len(ids) - start)
+        for key, score, _ in terms:
+            row = index.get(key)
+            if row is None:
+                index[key] = len(ids)
+                ids.append(key)
+                cosine.append(None)
+                lexical.append(score)
+            else:
+                lexical[row] = score
+        new = range(start, len(ids))
+        self.most_lexical += [most_lexical] * len(new)
+        self.state += [OPEN] * len(new)
+        attributes = self._attributes.of(ids[start:])
+        if None in attributes:
+            for row, found in zip(new, attributes, strict=True):
+                if found is None:
+                    self.state[row] = HIDDEN
+                    self.odd.append(ids[row])
+        self.created += [found[0] if found else 0.0 for found in attributes]
+        self.importance += [found[1] if found else 0.0 for found in attributes]
+        self.score += self._scores(new)
+        return [row for row in new if self.state[row] == OPEN]
+
+    def is_known(self, row: int) -> bool:
+        """Tell whether both signals of a row are known."""
+        return self.cosine[row] is not None and self.lexical[row] is not None
+
+    def hide(self, row: int) -> None:
+        """Note that a point may not be seen."""
+        self.state[row] = HIDDEN
+
+    def settle(self, rows: Sequence[int]) -> None:
+        """Note that all there is to know of these rows is known."""
+        for row, score in zip(rows, self._scores(rows), strict=True):
+            self.state[row] = SETTLED
+            self.score[row] = score
+            insort(self.sure, score)
+
+    def kth(self, k: int) -> float:
+        """Return the k-th best settled score; minus infinity when there are fewer."""
+        return self.sure[-k] if len(self.sure) >= k else float("-inf")
+
+    def relative(self, lexical: float) -> float:
+        """Return a lexical score as 0..1."""
+        return min(max(lexical / self.best_lexical, 0.0), 1.0) if self.best_lexical > 0 else 0.0
+
+    def semantic(self, row: int) -> float:
+        """Return the semantic term of a row; the most it can be while the row is open."""
+        cosine, lexical = self.cosine[row], self.lexical[row]
+        return scoring.fuse(
+            scoring.similarity(self.farthest if cosine is None else cosine),
+            self.relative(self.most_lexical[row] if lexical is None else lexical),
+            self.lexical_weight,
+        )
+
+    def recency(self, row: int) -> float:
+        """Return the recency of a row."""
+        return scoring.recency(self.created[row], self._now, self._ranking.half_life_days)
+
+    def _scores(self, rows: Sequence[int]) -> list[float]:
+        """Return the composite scores, each the most it can be while something is not known.
+
+        The formulas of `mnemotrace.scoring`, written out: three calls for each of some hundred
+        rows would take longer than the engine takes to find them.
+        """
+        r, now, exp2 = self._ranking, self._now, math.exp2
+        weight = self.lexical_weight
+        dense_share = r.semantic_weight * (1.0 - weight)
+        lexical_share = r.semantic_weight * weight
+        best = self.best_lexical or 1.0
+        rate = 1.0 / scoring.SECONDS_PER_DAY / r.half_life_days
+        scores = []
+        for row in rows:
+            near, matched, age = self.cosine[row], self.lexical[row], now - self.created[row]
+            if near is None:
+                near = self.farthest
+            if matched is None:
+                matched = self.most_lexical[row]
+            part = matched / best
+            scores.append(
+                dense_share / (2.0 - (1.0 if near > 1.0 else max(near, -1.0)))
+                + lexical_share * (part if 0.0 <= part <= 1.0 else float(part > 0.0))
+                + r.recency_weight * (exp2(-age * rate) if age > 0.0 else 1.0)
+                + r.importance_weight * self.importance[row]
+            )
+        return scores

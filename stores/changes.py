@@ -59,12 +59,12 @@ def new_points(generation: Generation, versions: Sequence[NewVersion]) -> list[m
         StoreError: when a version has no vectors and nothing stored to take them from.
         RecordError: when a record cannot be stored.
     """
-    before: dict[str, Row] = {}
+    before: dict[PointId, Row] = {}
     kept = [new.record for new in versions if new.dense is None]
     if kept:
         ids = [point_id(r.id, version) for r in kept for version in (r.version, r.version - 1)]
         rows = generation.collection.retrieve(ids, fields=False, vectors=True)
-        before = {str(row.id): row for row in rows}
+        before = {row.id: row for row in rows}
     points = []
     for new in versions:
         payload = to_payload(new.record, new.text_hash)
@@ -90,7 +90,7 @@ def retired_points(collection: Collection, batch: WriteBatch) -> list[models.Poi
     wanted = {point_id(item.record_id, item.version): item for item in batch.retire}
     points = []
     for row in collection.retrieve(list(wanted), vectors=True):
-        item, payload = wanted[str(row.id)], dict(row.payload)
+        item, payload = wanted[row.id], dict(row.payload)
         if "retired" in payload or row.dense is None:
             continue
         payload["retired"] = item.reason

@@ -32,6 +32,8 @@ from .engine import (
     PointId,
     Row,
     Where,
+    as_int,
+    as_uuid,
 )
 
 RESERVED_BYTES = 64 * 2**20
@@ -43,6 +45,9 @@ _EXACT = edge.SearchParams(exact=True)
 # instead of 0.1 ms) and at half the processor time, because nobody spins waiting for work.
 _SEARCH_THREADS = max(1, (os.cpu_count() or 1) // 4)
 _MANY_VALUES = 1_000_000
+_NO_PAYLOAD: dict[str, Any] = {}
+_hit = tuple.__new__
+"""Makes a Hit at a third of the price of its constructor."""
 
 
 class EdgeCollection:
@@ -87,11 +92,11 @@ class EdgeCollection:
 
     def delete(self, ids: Sequence[PointId]) -> None:
         """See `Collection.delete`."""
-        self._update(edge.UpdateOperation.delete_points(list(ids)))
+        self._update(edge.UpdateOperation.delete_points([as_uuid(key) for key in ids]))
 
     def set_payload(self, ids: Sequence[PointId], payload: Mapping[str, Any]) -> None:
         """See `Collection.set_payload`."""
-        self._update(edge.UpdateOperation.set_payload(list(ids), dict(payload)))
+        self._update(edge.UpdateOperation.set_payload([as_uuid(key) for key in ids], dict(payload)))
 
     def _update(self, operation: edge.UpdateOperation) -> None:
         disk.check_room(self._path, RESERVED_BYTES)
@@ -123,10 +128,10 @@ class EdgeCollection:
             with_payload=_fields(fields),
         )
         with self._errors:
-            found = self._shard.query(request)
+            found: Any = self._shard.query(request)
         if fields is False:
-            return [Hit(hit.id, hit.score, {}) for hit in found]
-        return [Hit(hit.id, hit.score, hit.payload or {}) for hit in found]
+            return [_hit(Hit, (hit.id.int, hit.score, _NO_PAYLOAD)) for hit in found]
+        return [Hit(hit.id.int, hit.score, hit.payload or {}) for hit in found]
 
     def ordered(
         self,
@@ -146,10 +151,12 @@ class EdgeCollection:
             order_by=edge.OrderBy(key, direction=direction),
         )
         with self._errors:
-            rows, _ = self._shard.scroll(request)
+            rows: Any = self._shard.scroll(request)[0]
         if fields is False:
-            return [Row(row.id, {}, None, None, row.order_value or 0.0) for row in rows]
-        return [Row(row.id, row.payload or {}, None, None, row.order_value or 0.0) for row in rows]
+            return [Row(row.id.int, {}, None, None, row.order_value or 0.0) for row in rows]
+        return [
+            Row(row.id.int, row.payload or {}, None, None, row.order_value or 0.0) for row in rows
+        ]
 
     def scroll(
         self,
@@ -162,7 +169,7 @@ class EdgeCollection:
     ) -> tuple[list[Row], PointId | None]:
         """See `Collection.scroll`."""
         request = edge.ScrollRequest(
-            offset=offset,
+            offset=None if offset is None else as_uuid(offset),
             limit=limit,
             filter=self._filters.translate(where),
             with_payload=_fields(fields),
@@ -170,14 +177,16 @@ class EdgeCollection:
         )
         with self._errors:
             rows, following = self._shard.scroll(request)
-        return [_row(row, vectors) for row in rows], following
+        return [_row(row, vectors) for row in rows], None if following is None else as_int(
+            following
+        )
 
     def retrieve(
         self, ids: Sequence[PointId], *, fields: Fields = True, vectors: bool = False
     ) -> list[Row]:
         """See `Collection.retrieve`."""
         with self._errors:
-            rows = self._shard.retrieve(list(ids), _fields(fields), vectors)
+            rows = self._shard.retrieve([as_uuid(key) for key in ids], _fields(fields), vectors)
         return [_row(row, vectors) for row in rows]
 
     def count(self, where: Where = EVERYTHING, *, exact: bool = True) -> int:
@@ -384,10 +393,10 @@ def _fields(fields: Fields) -> bool | list[str]:
 
 def _row(row: Any, vectors: bool) -> Row:
     if not vectors:
-        return Row(row.id, row.payload or {})
+        return Row(row.id.int, row.payload or {})
     found = row.vector or {}
     lexical = found.get(LEXICAL)
     sparse = None
     if lexical is not None:
         sparse = SparseVector(tuple(lexical.indices), tuple(lexical.values))
-    return Row(row.id, row.payload or {}, found.get(DENSE), sparse)
+    return Row(row.id.int, row.payload or {}, found.get(DENSE), sparse)

@@ -18,9 +18,22 @@ from .backend import Capabilities, SparseVector
 DENSE = "dense"
 LEXICAL = "lexical"
 
-PointId = str | int | UUID
+PointId = int
+"""A point's UUID as its integer. Engines hand over and take this form: a search keeps some hundred
+ids in dictionaries, and a UUID object is hashed and compared in Python."""
 Condition = models.Condition
 Fields = bool | Sequence[str]
+
+
+def as_uuid(key: models.ExtendedPointId) -> UUID:
+    """Return a point id as the UUID it stands for."""
+    return UUID(int=key) if isinstance(key, int) else UUID(str(key))
+
+
+def as_int(key: models.ExtendedPointId) -> PointId:
+    """Return a point id, however it is written, as the integer."""
+    return key if isinstance(key, int) else UUID(str(key)).int
+
 
 KEYWORD_INDEXES = (
     "scopes",

@@ -22,7 +22,7 @@ from mnemotrace.errors import RecordError
 from mnemotrace.records import MemoryRecord, as_utc
 
 from .backend import SparseVector, Vector
-from .engine import DENSE, LEXICAL, Row
+from .engine import DENSE, LEXICAL, PointId, Row
 
 _NAMESPACE = uuid.UUID("5d1f3c52-0f0b-4c8e-9d0a-6d7a7f2b8a41")
 _ANONYMOUS = "anonymous"
@@ -34,9 +34,9 @@ _OPTIONAL = ("retired", "superseded_by", "analysis", "session", "position")
 _OPTIONAL_TIMES = ("updated_at", "valid_to", "expires_at")
 
 
-def point_id(record_id: str, version: int) -> str:
-    """Return the point id of one version: a UUID, the same for the same version always."""
-    return str(uuid.uuid5(_NAMESPACE, f"{version}\x1f{record_id}"))
+def point_id(record_id: str, version: int) -> PointId:
+    """Return the point id of one version: a UUID's integer, always the same for a version."""
+    return uuid.uuid5(_NAMESPACE, f"{version}\x1f{record_id}").int
 
 
 def hidden_by(source: str | None) -> str:

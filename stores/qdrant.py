@@ -37,7 +37,7 @@ from .changes import (
     retired_points,
     unit,
 )
-from .engine import Collection, Fields, PointId, Row, Where
+from .engine import Collection, Fields, PointId, Row, Where, as_int, as_uuid
 from .filters import visible
 from .lists import ROUNDING, all_rows, is_broad, nearest_broad, page_of
 from .points import from_payload
@@ -143,7 +143,7 @@ class QdrantStore(StorageBackend):
             points += retired_points(generation.collection, batch)
             if points:
                 generation.collection.upsert(points)
-                generation.attributes.forget(point.id for point in points)
+                generation.attributes.forget(as_int(point.id) for point in points)
                 for point in points:
                     generation.note_fields(point.payload or ())
                 self._space.changed(len(points))
@@ -394,7 +394,9 @@ class QdrantStore(StorageBackend):
             opened = self._open()
             if opened is None:
                 return [], None
-            rows, following = opened[0].scroll(max(limit, 1), offset=cursor)
+            rows, following = opened[0].scroll(
+                max(limit, 1), offset=int(cursor) if cursor else None
+            )
         return _readable(rows), None if following is None else str(following)
 
     # The store as a whole.
@@ -431,7 +433,7 @@ class QdrantStore(StorageBackend):
 
 
 def _name(key: PointId, payload: Mapping[str, Any]) -> str:
-    return str(payload.get("record_id", key))
+    return str(payload.get("record_id", as_uuid(key)))
 
 
 def _read(payload: Mapping[str, Any]) -> MemoryRecord | None:

@@ -16,30 +16,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from heapq import nlargest
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from qdrant_client import models
 
 from mnemotrace import scoring
 
 from .attributes import MICROSECONDS, Attributes, among
 from .backend import Ranking, SparseVector
-from .candidates import (
-    COSINE,
-    CREATED,
-    HIDDEN,
-    IMPORTANCE,
-    LEXICAL,
-    MOST_LEXICAL,
-    SETTLED,
-    STATIC,
-    Candidates,
-    Floats,
-)
+from .candidates import OPEN, SETTLED, Candidates
 from .engine import Collection, Condition, Hit, PointId, Where
 from .filters import time_range
 from .points import tie_break
@@ -49,7 +37,7 @@ FIRST_LEXICAL = 64
 """Lengths of the first lists: enough to settle a search over records of like age and importance;
 an entry costs about a microsecond on the embedded engine."""
 WIDENING = 4
-SETTLED_AT_ONCE = 32
+SETTLED_AT_ONCE = 16
 """Candidates looked up together; a look-up costs about as much as ten candidates in it."""
 SMALL_BOX = 1_000
 """A box with fewer points than this is worth drawing whole."""
@@ -66,6 +54,8 @@ _MARGIN = 1e-9
 """Scores nearer than this are not told apart by a bound: the search goes on and sees both."""
 _COSINE_MARGIN = 1e-5
 """Engines compute cosines in 32 bits; a threshold is set this much lower."""
+_LEXICAL_MARGIN = 1e-6
+"""Likewise, relative to the score."""
 _YEAR_ONE = datetime(1, 1, 2, tzinfo=UTC).timestamp()
 
 
@@ -142,7 +132,6 @@ class Search:
         broad: bool = False,
     ) -> None:
         self._collection = collection
-        self._attributes = attributes
         self._where = where
         self._everything = Where() if broad else where
         self._broad = broad
@@ -151,14 +140,12 @@ class Search:
         self._ranking = ranking
         self._limit = limit
         self._out = Outcome()
-        self._seen = Candidates()
-        self._odd: list[PointId] = []
-        self._best_lexical = 0.0
-        self._lexical_weight = 0.0
+        self._seen = Candidates(attributes, ranking)
+        self._open: list[int] = []
+        self._listed_lexical = 0.0
         self._size = max(FIRST_DENSE, 2 * limit)
         self._lexical_size = max(FIRST_LEXICAL, limit)
         self._guessed_from = -math.inf
-        self._listed = _Bound()
         self._near: list[Hit] = []
 
     def run(self) -> Outcome:
@@ -180,18 +167,15 @@ class Search:
 
     def _first(self) -> tuple[bool, _Bound]:
         self._out.rounds = 1
+        seen = self._seen
         terms = self._lexical_list()
         if terms and terms[0].score > 0:
-            self._best_lexical = self._out.best_lexical = terms[0].score
-            self._lexical_weight = self._ranking.lexical_weight
-        near = self._dense_list(self._size, self._everything)
-        bound = _Bound(
-            cosine=near[-1].score if near else -1.0,
-            lexical=self._lexical_bound(terms),
-        )
-        self._listed = replace(bound)
+            seen.best_lexical = self._out.best_lexical = terms[0].score
+        self._listed_lexical = self._lexical_bound(terms, self._lexical_size)
+        near = self._near = self._dense_list(self._size, self._everything)
+        seen.farthest = near[-1].score if near else -1.0
+        bound = _Bound(cosine=seen.farthest, lexical=self._listed_lexical)
         self._add(near, terms)
-        self._near = near
         if len(near) < self._size:
             return True, bound
         if self._ranking.recency_weight > 0:
@@ -218,8 +202,7 @@ class Search:
         part = self._lexical_part(bound)
         if part > 0 and part >= slack:
             # Knowing the lexical scores better could be enough, and that list is the cheapest.
-            self._lengthen_lexical(slack, bound)
-            return False
+            return self._lengthen_lexical(slack, bound)
         if need > self._guessed_from + slack / 4:
             # With a k-th best score this low the box is large. Look for better ones first, in
             # the part of it where they are likely. This proves nothing, so it is not done again
@@ -236,8 +219,7 @@ class Search:
             and self._lexical_size < LONGEST_LEXICAL
             and points > max(TINY_BOX, total // 100)
         ):
-            self._lengthen_lexical(slack, bound)
-            return False
+            return self._lengthen_lexical(slack, bound)
         self._size *= WIDENING
         if points <= SMALL_BOX:
             self._size = max(self._size, 2 * SMALL_BOX)
@@ -278,76 +260,49 @@ class Search:
             return []
         return self._collection.query(self._terms, self._lexical_size, self._where, fields=False)
 
-    def _lexical_bound(self, terms: list[Hit]) -> float:
+    def _lexical_bound(self, terms: list[Hit], size: int) -> float:
         """Return the most a record can score that is not in this list."""
-        return max(terms[-1].score, 0.0) if len(terms) == self._lexical_size else 0.0
+        return max(terms[-1].score, 0.0) if len(terms) == size else 0.0
 
-    def _lengthen_lexical(self, slack: float, bound: _Bound) -> None:
-        """Draw a longer lexical list of the records new and important enough to matter."""
+    def _lengthen_lexical(self, slack: float, bound: _Bound) -> bool:
+        """Draw the records new, important and well matched enough to matter; tell if all came."""
         self._lexical_size *= WIDENING
         box = self._where.also(must=self._box(slack, bound))
-        terms = self._collection.query(self._terms, self._lexical_size, box, fields=False)
+        least = self._least_lexical(slack, bound)
+        terms = self._collection.query(
+            self._terms, self._lexical_size, box, threshold=least, fields=False
+        )
         self._add([], terms)
+        if least is not None and len(terms) < self._lexical_size:
+            return True
         # Only for records in the box: what is seen already may lie outside.
-        bound.lexical = self._lexical_bound(terms)
+        bound.lexical = self._lexical_bound(terms, self._lexical_size)
+        return False
 
     def _lexical_part(self, bound: _Bound) -> float:
         """Return how much of the bound on a score is due to the bound on the lexical score."""
-        if self._best_lexical <= 0:
-            return 0.0
-        relative = min(bound.lexical / self._best_lexical, 1.0)
-        return self._ranking.semantic_weight * self._lexical_weight * relative
+        seen = self._seen
+        return self._ranking.semantic_weight * seen.lexical_weight * seen.relative(bound.lexical)
 
     # Candidates.
 
-    def _add(self, near: list[Hit], terms: list[Hit], most: float | None = None) -> None:
-        """Take in hits.
+    def _add(self, near: list[Hit], terms: list[Hit], most_lexical: float | None = None) -> None:
+        """Take in hits; what is known of them already is settled.
 
         Args:
             near: of a dense list.
             terms: of a lexical list.
-            most: the most their lexical score can be where it is not known; None for that of
-                everything outside the first lexical list.
+            most_lexical: the most their lexical score can be where it is not known; None for that
+                of everything outside the first lexical list.
         """
-        seen, r = self._seen, self._ranking
-        start = len(seen.ids)
-        cosines = [hit.score for hit in near if self._is_new(hit)]
-        lexical = [math.nan] * len(cosines)
-        for hit in terms:
-            place = seen.index.get(hit.id, -1)
-            if place < 0:
-                seen.place(hit.id)
-                cosines.append(math.nan)
-                lexical.append(hit.score)
-            elif place >= start:
-                lexical[place - start] = hit.score
-            else:
-                seen.table[place, LEXICAL] = hit.score
-        new = seen.ids[start:]
-        if not new:
+        seen = self._seen
+        most = self._listed_lexical if most_lexical is None else most_lexical
+        new = seen.add(near, terms, most)
+        if self._broad:
+            self._open += new
             return
-        rows = np.zeros((len(new), 6))
-        state = np.zeros(len(new), dtype=np.int8)
-        attributes = self._attributes.of(new)
-        for place, found in enumerate(attributes):
-            if found is None:
-                attributes[place] = (0.0, 0.0)
-                state[place] = HIDDEN
-                self._odd.append(new[place])
-        rows[:, COSINE] = cosines
-        rows[:, LEXICAL] = lexical
-        rows[:, CREATED : IMPORTANCE + 1] = attributes
-        recency = scoring.recency(rows[:, CREATED], r.now, r.half_life_days)
-        rows[:, STATIC] = r.recency_weight * recency + r.importance_weight * rows[:, IMPORTANCE]
-        rows[:, MOST_LEXICAL] = self._listed.lexical if most is None else most
-        seen.extend(rows, state)
-
-    def _is_new(self, hit: Hit) -> bool:
-        """Give a point its row; tell whether it had none."""
-        if hit.id in self._seen.index:
-            return False
-        self._seen.place(hit.id)
-        return True
+        seen.settle([row for row in new if seen.is_known(row)])
+        self._open += [row for row in new if not seen.is_known(row)]
 
     def _settle(self) -> float:
         """Look up what decides the best k of the candidates; return the k-th best score.
@@ -355,39 +310,50 @@ class Search:
         Returns:
             Minus infinity when fewer than k of them may be seen.
         """
+        score = self._seen.score
         while True:
-            score, state = self._scores(), self._seen.state
-            sure = score[state == SETTLED]
-            kth = -math.inf
-            if len(sure) >= self._limit:
-                kth = float(np.partition(sure, len(sure) - self._limit)[-self._limit])
-            doubtful = np.flatnonzero((state == 0) & (score >= kth - _MARGIN))
-            if not len(doubtful):
+            kth = self._seen.kth(self._limit)
+            # The k-th best only rises, so what falls below it is out for good.
+            self._open = [row for row in self._open if score[row] >= kth - _MARGIN]
+            if not self._open:
                 return kth
-            chunk = max(SETTLED_AT_ONCE, 2 * self._limit)
-            if len(doubtful) > chunk:
-                doubtful = doubtful[np.argpartition(-score[doubtful], chunk)[:chunk]]
-            self._look_up(doubtful)
+            chunk = nlargest(
+                max(SETTLED_AT_ONCE, 2 * self._limit), self._open, key=score.__getitem__
+            )
+            self._look_up(chunk)
+            self._open = [row for row in self._open if self._seen.state[row] == OPEN]
 
-    def _look_up(self, places: NDArray[np.intp]) -> None:
+    def _look_up(self, rows: list[int]) -> None:
         """Settle these candidates."""
         seen = self._seen
-        seen.state[places] = SETTLED
         if self._broad:
-            shown = self._visible([seen.ids[n] for n in places])
-            hidden = np.array([seen.ids[n] not in shown for n in places], dtype=bool)
-            seen.state[places[hidden]] = HIDDEN
-            places = places[~hidden]
-        for column, vector in ((COSINE, self._dense), (LEXICAL, self._terms)):
-            missing = places[np.isnan(seen.table[places, column])]
-            if not len(missing):
-                continue
-            seen.table[missing, column] = 0.0
-            if vector and (column == COSINE or self._listed.lexical > 0):
-                ids = [seen.ids[n] for n in missing]
-                where = Where(must=(among(ids),))
-                for hit in self._collection.query(vector, len(ids), where, fields=False):
-                    seen.table[seen.index[hit.id], column] = hit.score
+            shown = self._visible([seen.ids[row] for row in rows])
+            for row in rows:
+                if seen.ids[row] not in shown:
+                    seen.hide(row)
+            rows = [row for row in rows if seen.state[row] == OPEN]
+        # A list that was not full holds all there are, so its scores need no look-up.
+        self._fill(rows, seen.cosine, self._dense)
+        self._fill(rows, seen.lexical, self._terms if self._listed_lexical > 0 else None)
+        seen.settle(rows)
+
+    def _fill(
+        self,
+        rows: list[int],
+        column: list[float | None],
+        query: Sequence[float] | SparseVector | None,
+    ) -> None:
+        """Look up a signal where it is missing; a point that has none of it gets 0."""
+        seen = self._seen
+        missing = [row for row in rows if column[row] is None]
+        if not missing:
+            return
+        for row in missing:
+            column[row] = 0.0
+        if query:
+            where = Where(must=(among(seen.ids[row] for row in missing),))
+            for hit in self._collection.query(query, len(missing), where, fields=False):
+                column[seen.index[hit.id]] = hit.score
 
     def _visible(self, ids: Sequence[PointId]) -> set[PointId]:
         where = self._where.also(must=[among(ids)])
@@ -399,46 +365,27 @@ class Search:
         for hit in self._near:
             if not self._broad:
                 return hit.score
-            place = self._seen.index.get(hit.id)
-            state = 0 if place is None else self._seen.state[place]
-            if state == SETTLED or (state == 0 and self._visible([hit.id])):
+            row = self._seen.index.get(hit.id)
+            state = OPEN if row is None else self._seen.state[row]
+            if state == SETTLED or (state == OPEN and self._visible([hit.id])):
                 return hit.score
         hits = self._collection.query(self._dense, 1, self._where, fields=False)
         return hits[0].score if hits else None
 
-    # Scores and bounds.
-
-    def _signals(self) -> tuple[Floats, Floats, Floats]:
-        """Return cosine, lexical and semantic of all candidates."""
-        table = self._seen.table
-        cosine, lexical = table[:, COSINE], table[:, LEXICAL]
-        # What was not looked up stands for the most it can be: it was not in the first lists.
-        cosine = np.where(np.isnan(cosine), self._listed.cosine, cosine)
-        if self._best_lexical > 0:
-            lexical = np.where(np.isnan(lexical), table[:, MOST_LEXICAL], lexical)
-            lexical = np.minimum(np.maximum(lexical / self._best_lexical, 0.0), 1.0)
-        else:
-            lexical = np.zeros_like(cosine)
-        semantic = scoring.fuse(scoring.similarity(cosine), lexical, self._lexical_weight)
-        return cosine, lexical, np.asarray(semantic)
-
-    def _scores(self) -> Floats:
-        semantic = self._signals()[2]
-        return self._ranking.semantic_weight * semantic + self._seen.table[:, STATIC]
+    # Bounds.
 
     def _recency_bound(self, bound: _Bound) -> float:
+        r = self._ranking
         if bound.created == -math.inf:
             return 0.0
-        return float(
-            scoring.recency(bound.created, self._ranking.now, self._ranking.half_life_days)
-        )
+        return scoring.recency(bound.created, r.now.timestamp(), r.half_life_days)
 
     def _most(self, bound: _Bound) -> float:
         """Return the highest score an unseen record can have."""
         r = self._ranking
-        semantic = scoring.fuse(scoring.similarity(bound.cosine), 0.0, self._lexical_weight)
+        semantic = scoring.fuse(scoring.similarity(bound.cosine), 0.0, self._seen.lexical_weight)
         return (
-            r.semantic_weight * float(semantic)
+            r.semantic_weight * semantic
             + self._lexical_part(bound)
             + r.recency_weight * self._recency_bound(bound)
             + r.importance_weight * bound.importance
@@ -466,43 +413,56 @@ class Search:
 
     def _least_cosine(self, slack: float, bound: _Bound) -> float | None:
         """Return the cosine at which `slack` would be lacking; None when any will do."""
-        weight = self._ranking.semantic_weight * (1.0 - self._lexical_weight)
+        weight = self._ranking.semantic_weight * (1.0 - self._seen.lexical_weight)
         if weight <= 0:
             return None
-        least = float(scoring.similarity(bound.cosine)) - slack / weight
+        least = scoring.similarity(bound.cosine) - slack / weight
         return 2.0 - 1.0 / least - _COSINE_MARGIN if least > 1 / 3 else None
 
+    def _least_lexical(self, slack: float, bound: _Bound) -> float | None:
+        """Return the lexical score at which `slack` would be lacking; None when any will do."""
+        weight = self._ranking.semantic_weight * self._seen.lexical_weight
+        if weight <= 0:
+            return None
+        least = self._seen.relative(bound.lexical) - slack / weight
+        return least * self._seen.best_lexical * (1 - _LEXICAL_MARGIN) if least > 0 else None
+
     def _finish(self) -> Outcome:
-        out, seen, r = self._out, self._seen, self._ranking
+        out, seen = self._out, self._seen
         out.seen = len(seen.ids)
-        if self._odd:
-            out.odd = list(self._visible(self._odd))
+        if seen.odd:
+            out.odd = list(self._visible(seen.odd))
         out.best_cosine = self._best_cosine()
-        shown = np.flatnonzero(seen.state == SETTLED)
-        if not len(shown):
+        # Everything that ties with the last one takes part in the tie-break.
+        least = seen.kth(self._limit)
+        shown = [
+            row
+            for row, score in enumerate(seen.score)
+            if score >= least and seen.state[row] == SETTLED
+        ]
+        if not shown:
             return out
-        score = self._scores()
-        order = shown[np.argsort(-score[shown], kind="stable")]
-        if len(order) > self._limit:
-            # Everything that ties with the last one takes part in the tie-break.
-            order = order[score[order] >= score[order[self._limit - 1]]]
-        rows = self._collection.retrieve([seen.ids[n] for n in order])
-        payloads = {row.id: row.payload for row in rows}
-        ties = {n: tie_break(payloads.get(seen.ids[n], {})) for n in order}
-        ranked = sorted(order, key=lambda n: (-score[n], -seen.table[n, CREATED], ties[n]))
-        cosine, lexical, semantic = self._signals()
-        recency = scoring.recency(seen.table[:, CREATED], r.now, r.half_life_days)
+        found = self._collection.retrieve([seen.ids[row] for row in shown])
+        payloads = {item.id: item.payload for item in found}
+        ranked = sorted(
+            shown,
+            key=lambda row: (
+                -seen.score[row],
+                -seen.created[row],
+                tie_break(payloads.get(seen.ids[row], {})),
+            ),
+        )
         out.best = [
             Ranked(
-                id=seen.ids[n],
-                cosine=min(1.0, max(-1.0, float(cosine[n]))),
-                lexical=float(lexical[n]),
-                semantic=float(semantic[n]),
-                recency=float(np.asarray(recency)[n]),
-                importance=float(seen.table[n, IMPORTANCE]),
-                score=float(score[n]),
-                payload=payloads.get(seen.ids[n], {}),
+                id=seen.ids[row],
+                cosine=min(1.0, max(-1.0, seen.cosine[row] or 0.0)),
+                lexical=seen.relative(seen.lexical[row] or 0.0),
+                semantic=seen.semantic(row),
+                recency=seen.recency(row),
+                importance=seen.importance[row],
+                score=seen.score[row],
+                payload=payloads.get(seen.ids[row], {}),
             )
-            for n in ranked[: self._limit]
+            for row in ranked[: self._limit]
         ]
         return out

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,11 +27,14 @@ from .engine import (
     KEYWORD_INDEXES,
     LEXICAL,
     TENANT_INDEX,
+    Condition,
     Fields,
     Hit,
     PointId,
     Row,
     Where,
+    as_int,
+    as_uuid,
 )
 
 TIMEOUT_SECONDS = 60
@@ -96,20 +99,19 @@ class ServerCollection:
 
     def upsert(self, points: Sequence[models.PointStruct]) -> None:
         """See `Collection.upsert`."""
-        self._ask(
-            lambda client: client.upsert(self._name, list(points), wait=True, ordering=_ORDERING)
-        )
+        named = [item.model_copy(update={"id": str(as_uuid(item.id))}) for item in points]
+        self._ask(lambda client: client.upsert(self._name, named, wait=True, ordering=_ORDERING))
 
     def delete(self, ids: Sequence[PointId]) -> None:
         """See `Collection.delete`."""
-        selector = models.PointIdsList(points=list(ids))
+        selector = models.PointIdsList(points=_uuids(ids))
         self._ask(lambda client: client.delete(self._name, selector, wait=True, ordering=_ORDERING))
 
     def set_payload(self, ids: Sequence[PointId], payload: Mapping[str, Any]) -> None:
         """See `Collection.set_payload`."""
         self._ask(
             lambda client: client.set_payload(
-                self._name, dict(payload), points=list(ids), wait=True, ordering=_ORDERING
+                self._name, dict(payload), points=_uuids(ids), wait=True, ordering=_ORDERING
             )
         )
 
@@ -131,14 +133,14 @@ class ServerCollection:
                 self._name,
                 query=query,
                 using=LEXICAL if isinstance(vector, SparseVector) else DENSE,
-                query_filter=where.merged(),
+                query_filter=_filter(where),
                 search_params=self._exact if not isinstance(vector, SparseVector) else None,
                 limit=limit,
                 score_threshold=threshold,
                 with_payload=_fields(fields),
             )
         )
-        return [Hit(hit.id, hit.score, hit.payload or {}) for hit in found.points]
+        return [Hit(as_int(hit.id), hit.score, hit.payload or {}) for hit in found.points]
 
     def ordered(
         self,
@@ -154,13 +156,13 @@ class ServerCollection:
         rows, _ = self._ask(
             lambda client: client.scroll(
                 self._name,
-                scroll_filter=where.merged(),
+                scroll_filter=_filter(where),
                 limit=limit,
                 order_by=models.OrderBy(key=key, direction=direction),
                 with_payload=_fields(fields),
             )
         )
-        return [Row(row.id, row.payload or {}, order=row.order_value or 0) for row in rows]
+        return [Row(as_int(row.id), row.payload or {}, order=row.order_value or 0) for row in rows]
 
     def scroll(
         self,
@@ -175,14 +177,14 @@ class ServerCollection:
         rows, following = self._ask(
             lambda client: client.scroll(
                 self._name,
-                scroll_filter=where.merged(),
+                scroll_filter=_filter(where),
                 limit=limit,
-                offset=offset,
+                offset=None if offset is None else str(as_uuid(offset)),
                 with_payload=_fields(fields),
                 with_vectors=vectors,
             )
         )
-        return [_row(row) for row in rows], following
+        return [_row(row) for row in rows], None if following is None else as_int(following)
 
     def retrieve(
         self, ids: Sequence[PointId], *, fields: Fields = True, vectors: bool = False
@@ -192,7 +194,7 @@ class ServerCollection:
             return []
         rows = self._ask(
             lambda client: client.retrieve(
-                self._name, list(ids), with_payload=_fields(fields), with_vectors=vectors
+                self._name, _uuids(ids), with_payload=_fields(fields), with_vectors=vectors
             )
         )
         return [_row(row) for row in rows]
@@ -200,14 +202,14 @@ class ServerCollection:
     def count(self, where: Where = EVERYTHING, *, exact: bool = True) -> int:
         """See `Collection.count`."""
         return self._ask(
-            lambda client: client.count(self._name, count_filter=where.merged(), exact=exact)
+            lambda client: client.count(self._name, count_filter=_filter(where), exact=exact)
         ).count
 
     def facet(self, key: str, where: Where = EVERYTHING) -> dict[str, int]:
         """See `Collection.facet`."""
         found = self._ask(
             lambda client: client.facet(
-                self._name, key, facet_filter=where.merged(), limit=_MANY_VALUES, exact=True
+                self._name, key, facet_filter=_filter(where), limit=_MANY_VALUES, exact=True
             )
         )
         return {str(hit.value): hit.count for hit in found.hits}
@@ -352,10 +354,27 @@ def _fields(fields: Fields) -> bool | list[str]:
     return fields if isinstance(fields, bool) else list(fields)
 
 
+def _uuids(ids: Iterable[models.ExtendedPointId]) -> list[models.ExtendedPointId]:
+    return [str(as_uuid(key)) for key in ids]
+
+
+def _filter(where: Where) -> models.Filter | None:
+    """Return the filter with point ids as the server knows them."""
+    return where._replace(
+        must=tuple(map(_condition, where.must)), must_not=tuple(map(_condition, where.must_not))
+    ).merged()
+
+
+def _condition(source: Condition) -> Condition:
+    if isinstance(source, models.HasIdCondition):
+        return models.HasIdCondition(has_id=_uuids(source.has_id))
+    return source
+
+
 def _row(row: models.Record) -> Row:
     vectors: Any = row.vector if isinstance(row.vector, dict) else {}
     lexical = vectors.get(LEXICAL)
     sparse = None
     if lexical is not None:
         sparse = SparseVector(tuple(lexical.indices), tuple(lexical.values))
-    return Row(row.id, row.payload or {}, vectors.get(DENSE), sparse)
+    return Row(as_int(row.id), row.payload or {}, vectors.get(DENSE), sparse)

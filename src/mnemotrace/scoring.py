@@ -5,42 +5,36 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
+import math
 
 SECONDS_PER_DAY = 86_400.0
 
 
-def similarity(cosine: Floats | float) -> Floats:
+def similarity(cosine: float) -> float:
     """Return ``1 / (1 + distance)`` with cosine distance ``1 - cosine``.
 
     Args:
-        cosine: -1..1, any shape.
+        cosine: -1..1; what rounding put beyond is taken as the limit.
 
     Returns:
-        1/3..1, the same shape; 1 for identical directions. Source: the composite score of
-        CrewAI's unified memory, with cosine distance on every engine.
+        1/3..1; 1 for identical directions. Source: the composite score of CrewAI's unified
+        memory, with cosine distance on every engine.
     """
-    return 1.0 / (2.0 - np.clip(np.asarray(cosine, dtype=np.float64), -1.0, 1.0))
+    return 1.0 / (2.0 - min(max(cosine, -1.0), 1.0))
 
 
-def recency(created_at: Floats | float, now: datetime, half_life_days: float) -> Floats:
+def recency(created_at: float, now: float, half_life_days: float) -> float:
     """Return ``0.5 ** (age_days / half_life_days)``: 1 for now, 0.5 after one half-life.
 
     Args:
-        created_at: seconds since the epoch, any shape; a time after `now` counts as now.
-        now: the time to judge from.
+        created_at: seconds since the epoch; a time after `now` counts as now.
+        now: the time to judge from, in seconds since the epoch.
         half_life_days: days until the value halves, above 0.
     """
-    age = np.maximum(now.timestamp() - np.asarray(created_at, dtype=np.float64), 0.0)
-    return np.exp2(-age / SECONDS_PER_DAY / half_life_days)
+    return math.exp2(min(created_at - now, 0.0) / SECONDS_PER_DAY / half_life_days)
 
 
-def fuse(similarity: Floats | float, lexical: Floats | float, lexical_weight: float) -> Floats:
+def fuse(similarity: float, lexical: float, lexical_weight: float) -> float:
     """Return the semantic term: ``(1-w)*similarity + w*lexical``.
 
     Args:
@@ -50,10 +44,7 @@ def fuse(similarity: Floats | float, lexical: Floats | float, lexical_weight: fl
             query, so that an exact dense match keeps its full score. The default of 0.35 is the
             weight measured best on LoCoMo turns (weighted sum beats reciprocal rank fusion).
     """
-    w = lexical_weight
-    return (1.0 - w) * np.asarray(similarity, dtype=np.float64) + w * np.asarray(
-        lexical, dtype=np.float64
-    )
+    return (1.0 - lexical_weight) * similarity + lexical_weight * lexical
 
 
 def confidence(cosine: float | None, coverage: float, low: float, high: float) -> float:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mnemotrace import scoring
 from mnemotrace.stores.backend import NewVersion, Ranking, SparseVector, Vector, WriteBatch
 from mnemotrace.stores.engine import Collection, Where
 from mnemotrace.stores.filters import visible
@@ -111,14 +110,16 @@ def brute_force(
         {hit.id: hit.score for hit in collection.query(lexical, total, where)} if lexical else {}
     )
     best = max(scores.values(), default=0.0)
-    cosine = np.clip([hit.score for hit in hits], -1, 1)
+    similarity = 1 / (2 - np.clip([hit.score for hit in hits], -1, 1))
     relative = np.array([scores.get(hit.id, 0.0) / best if best else 0.0 for hit in hits])
     created = np.array([_seconds(hit.payload["created_at"]) for hit in hits])
     importance = np.array([hit.payload["importance"] for hit in hits])
-    semantic = scoring.fuse(scoring.similarity(cosine), relative, r.lexical_weight if best else 0.0)
+    weight = r.lexical_weight if best else 0.0
+    semantic = (1 - weight) * similarity + weight * relative
+    days = np.maximum(r.now.timestamp() - created, 0) / 86_400
     score = (
         r.semantic_weight * semantic
-        + r.recency_weight * scoring.recency(created, r.now, r.half_life_days)
+        + r.recency_weight * 0.5 ** (days / r.half_life_days)
         + r.importance_weight * importance
     )
     ranked = zip(score, created, (hit.payload["record_id"] for hit in hits), strict=True)
