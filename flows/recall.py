@@ -13,6 +13,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from mnemotrace import prompts, scopes
@@ -66,14 +68,15 @@ async def search_one(
     services: Services, run: RecallRun, query: SubQuery, selection: Selection
 ) -> SearchResult:
     """Run one exact search in a worker thread."""
-    return await services.in_thread(
-        services.store.search,
-        selection,
-        query.dense,
-        query.lexical,
-        run.ranking,
-        max(run.limit, DEEP_CANDIDATES) if run.depth == "deep" else run.limit,
-    )
+    return await services.in_thread(search_now, services, run, query, selection)
+
+
+def search_now(
+    services: Services, run: RecallRun, query: SubQuery, selection: Selection
+) -> SearchResult:
+    """Run one exact search in this thread."""
+    limit = max(run.limit, DEEP_CANDIDATES) if run.depth == "deep" else run.limit
+    return services.store.search(selection, query.dense, query.lexical, run.ranking, limit)
 
 
 class ShallowRecall(TracedWorkflow):
@@ -92,8 +95,12 @@ class ShallowRecall(TracedWorkflow):
             note(empty="new store" if manifest is None else "selection")
             return RecallFinished(run=run)
         run.use(manifest)
-        run.queries = await embed_queries(self.services, [run.query])
-        result = await search_one(self.services, run, run.queries[0], run.selection)
+
+        def search(vectors: NDArray[np.float32]) -> SearchResult:
+            run.queries = [SubQuery(run.query, vectors[0], encode_query(run.query))]
+            return search_now(self.services, run, run.queries[0], run.selection)
+
+        result = await self.services.embedder.embed_query_and(run.query, search)
         run.add(run.queries[0], result)
         note(**result.facts)
         return _finish(run)

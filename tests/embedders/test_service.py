@@ -425,3 +425,50 @@ async def test_an_embedder_with_high_cosines_throughout_is_still_measured() -> N
 async def test_the_fingerprint_fails_as_the_embedder_does() -> None:
     with pytest.raises(EmbedderError, match="embedder down"):
         await EmbeddingService(FakeEmbedder(fail=True)).fingerprint()
+
+
+# -- embedding and using in one go ---------------------------------------------------------------
+
+
+def sync_embedder(texts: list[str]) -> list[list[float]]:
+    return [[1.0, float(len(text))] for text in texts]
+
+
+async def async_embedder(texts: list[str]) -> list[list[float]]:
+    return sync_embedder(texts)
+
+
+def awaitable_embedder(texts: list[str]) -> Any:
+    return async_embedder(texts)
+
+
+@pytest.mark.parametrize("embedder", [sync_embedder, async_embedder, awaitable_embedder])
+async def test_a_query_vector_is_used_off_the_loop(embedder: Any) -> None:
+    service = EmbeddingService(embedder)
+    used_in: list[int] = []
+
+    def use(vectors: Any) -> list[list[float]]:
+        used_in.append(threading.get_ident())
+        return vectors.tolist()
+
+    assert await service.embed_query_and("four", use) == [[1.0, 4.0]]
+    assert used_in != [threading.get_ident()]
+
+
+@pytest.mark.parametrize("embedder", [sync_embedder, async_embedder, awaitable_embedder])
+async def test_what_the_use_raises_is_not_the_embedders(embedder: Any) -> None:
+    def use(vectors: Any) -> None:
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        await EmbeddingService(embedder).embed_query_and("x", use)
+
+
+async def test_a_vector_that_is_refused_is_not_used() -> None:
+    used: list[Any] = []
+    service = EmbeddingService(lambda texts: [[0.0, 0.0] for _ in texts])
+    with pytest.raises(EmbedderError, match="vector of zeros"):
+        await service.embed_query_and("x", used.append)
+    with pytest.raises(EmbedderError, match="failed on 1 text.*ZeroDivisionError"):
+        await EmbeddingService(lambda texts: 1 / 0).embed_query_and("x", used.append)
+    assert used == []

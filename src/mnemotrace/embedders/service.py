@@ -7,9 +7,9 @@ import contextvars
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from mnemotrace.errors import ConfigurationError, EmbedderError
 from .fingerprint import FIXED_TEXTS, describe, measure, require_same
 
 Vectors = NDArray[np.float32]
+T = TypeVar("T")
 
 CUSTOM = "custom"
 """Provider of an embedder that does not name one."""
@@ -90,6 +91,41 @@ class EmbeddingService:
         """Return the vectors of texts to search for; else as `embed_documents`."""
         return await self._embed(self._queries, texts)
 
+    async def embed_query_and(self, text: str, use: Callable[[Vectors], T]) -> T:
+        """Embed one text to search for, and use its vector without coming back in between.
+
+        A synchronous embedder runs in a worker thread; `use`, which may block, then runs in that
+        same thread, and in one of its own otherwise. That saves a change of threads, a tenth of a
+        recall from a small store.
+
+        Args:
+            text: what is searched for.
+            use: called with the vectors of shape (1, d); what it raises is passed on as it is.
+
+        Raises:
+            EmbedderError: as `embed_documents`; then `use` was not called.
+        """
+        call = self._queries
+
+        def embed_and_use() -> tuple[Any, T | None]:
+            try:
+                raw = _contained(call.function, [text])
+            except EmbedderError:
+                raise
+            except Exception as error:
+                raise self._failed(error, [text]) from error
+            if inspect.isawaitable(raw):
+                return raw, None
+            return None, use(self._checked(raw, 1, 0, allow_zero=False))
+
+        waiting = None
+        if not call.is_async:
+            waiting, result = await self._in_worker(embed_and_use)
+            if waiting is None:
+                return cast("T", result)
+        vectors = await self._embed(call, [text], begun=waiting)
+        return await self._in_worker(functools.partial(use, vectors))
+
     async def fingerprint(self) -> dict[str, Any]:
         """Return what a store's manifest records of this embedder; plain JSON.
 
@@ -124,20 +160,24 @@ class EmbeddingService:
         """
         require_same(recorded, await self.fingerprint())
 
-    async def _embed(self, call: _Call, texts: Sequence[str], allow_zero: bool = False) -> Vectors:
+    async def _embed(
+        self,
+        call: _Call,
+        texts: Sequence[str],
+        *,
+        allow_zero: bool = False,
+        begun: Awaitable[Any] | None = None,
+    ) -> Vectors:
+        """Return the checked vectors; `begun` is a call for the only chunk that was made already."""
         parts = []
         for start in range(0, len(texts), self._max_batch):
             chunk = list(texts[start : start + self._max_batch])
             try:
-                raw = await self._call(call, chunk)
+                raw = await (begun or self._call(call, chunk))
             except EmbedderError:
                 raise
             except Exception as error:
-                raise EmbedderError(
-                    f"the embedder {self.name} failed on {_count(chunk)}: "
-                    f"{type(error).__name__}: {str(error)[:300]}. Check the embedder and try again; "
-                    "nothing was changed."
-                ) from error
+                raise self._failed(error, chunk) from error
             parts.append(self._checked(raw, len(chunk), start, allow_zero))
         if not parts:
             return np.empty((0, self._dimension or 0), dtype=np.float32)
@@ -146,9 +186,21 @@ class EmbeddingService:
     async def _call(self, call: _Call, texts: list[str]) -> Any:
         if call.is_async:
             return await call.function(texts)
-        run = functools.partial(contextvars.copy_context().run, _contained, call.function, texts)
-        result = await asyncio.get_running_loop().run_in_executor(self._workers(), run)
+        result = await self._in_worker(functools.partial(_contained, call.function, texts))
         return await result if inspect.isawaitable(result) else result
+
+    async def _in_worker(self, work: Callable[[], T]) -> T:
+        """Run blocking work in a thread of this service, with the caller's context variables."""
+        run = functools.partial(contextvars.copy_context().run, work)
+        return await asyncio.get_running_loop().run_in_executor(self._workers(), run)
+
+    def _failed(self, error: Exception, texts: list[str]) -> EmbedderError:
+        """Return what to raise for an exception of the embedder."""
+        return EmbedderError(
+            f"the embedder {self.name} failed on {_count(texts)}: "
+            f"{type(error).__name__}: {str(error)[:300]}. Check the embedder and try again; "
+            "nothing was changed."
+        )
 
     def _measure_lock(self) -> asyncio.Lock:
         """Return the lock that makes parallel first uses pay for one fingerprint only."""
