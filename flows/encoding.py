@@ -23,6 +23,7 @@ from mnemotrace.trace import note, note_content, span
 
 from .answers import ConsolidationPlan, SaveAnalysis
 from .batch import Draft, EncodingRun, Item, find_twins
+from .context import in_context
 from .events import (
     Analyzed,
     Deduplicated,
@@ -242,7 +243,7 @@ class EncodingFlow(TracedWorkflow):
         for item in run.open_items:
             draft.settle(item)
         draft.fold_twins()
-        batch = draft.batch()
+        batch = in_context(self.services.store, draft.batch())
         nothing_to_do = not batch.versions and not batch.retire
         if nothing_to_do or self.services.store.commit(batch):
             draft.publish()

@@ -63,7 +63,8 @@ class RecallRun:
     found_by: dict[str, list[str]] = field(default_factory=dict)
     lexical_weight: dict[str, float] = field(default_factory=dict)
     phrase_weight: dict[str, float] = field(default_factory=dict)
-    best_cosine: float | None = None
+    results: list[SearchResult] = field(default_factory=list)
+    """What was found for phrases of the query itself, for the confidence."""
     confidence: float = 0.0
     gaps: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -121,12 +122,10 @@ class RecallRun:
                 held.score,
             ):
                 self.found[record.id] = candidate
-                self.lexical_weight[record.id] = (
-                    self.ranking.lexical_weight if result.best_lexical > 0 else 0.0
-                )
+                self.lexical_weight[record.id] = result.lexical_weight
                 self.phrase_weight[record.id] = query.weight
-        if result.best_cosine is not None and query.weight == 1.0:
-            self.best_cosine = max(self.best_cosine or -1.0, result.best_cosine)
+        if query.weight == 1.0:
+            self.results.append(result)
         for record_id in result.unreadable:
             line = f"record {record_id} cannot be read and was left out"
             if line not in self.errors:
@@ -139,15 +138,21 @@ class RecallRun:
             key=lambda c: (-c.score, -c.record.created_at.timestamp(), c.record.id),
         )
 
-    def measure_confidence(self, terms: list[str]) -> float:
+    def measure_confidence(self) -> float:
         """Return 0..1 from the relevance of the evidence alone (see `scoring.confidence`)."""
-        wanted = set(terms)
-        coverage = 0.0
-        if wanted and self.found:
-            best = max(self.found.values(), key=lambda candidate: candidate.lexical)
-            if best.lexical > 0:
-                coverage = len(wanted & set(tokenize(best.record.content))) / len(wanted)
-        return scoring.confidence(self.best_cosine, coverage, *self.calibration)
+        return max(
+            (
+                scoring.confidence(
+                    result.best_cosine,
+                    result.ordinary_cosine,
+                    result.coverage,
+                    result.ordinary_lexical,
+                    *self.calibration,
+                )
+                for result in self.results
+            ),
+            default=0.0,
+        )
 
     def add_gaps(self, gaps: Iterable[str], limit: int) -> None:
         """Keep short, distinct gaps, at most `limit`."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
+import time
 import unicodedata
 import uuid
 from collections.abc import Iterable, Mapping
@@ -232,6 +234,21 @@ def checked_metadata(value: Any) -> dict[str, Any]:
     return copy
 
 
+_placing = threading.Lock()
+_last_position = 0
+
+
+def next_position() -> int:
+    """Return a place in a session after every one given so far, here or in earlier processes.
+
+    Microseconds since the epoch, or one more than the last: whole numbers that a float holds.
+    """
+    global _last_position
+    with _placing:
+        _last_position = max(time.time_ns() // 1000, _last_position + 1)
+        return _last_position
+
+
 def save_request(
     content: Any,
     *,
@@ -247,7 +264,7 @@ def save_request(
     expires_at: Any = None,
     pinned: Any = False,
     record_id: Any = None,
-    session: str | None = None,
+    session: Any = None,
     position: int | None = None,
 ) -> SaveRequest:
     """Check one save and return it as a request.
@@ -274,7 +291,7 @@ def save_request(
         valid_from=checked_time(valid_from, "valid_from"),
         expires_at=checked_time(expires_at, "expires_at"),
         pinned=pinned,
-        session=session,
-        position=position,
+        session=checked_name(session, "session"),
+        position=next_position() if session and position is None else position,
         explicit_id=chosen is not None,
     )

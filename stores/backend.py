@@ -25,10 +25,22 @@ Vector = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class SparseVector:
-    """A lexical vector: token ids and their weights, of equal length, ids ascending and unique."""
+    """A lexical vector.
+
+    Attributes:
+        indices: token ids, ascending and unique.
+        values: their weights, as many.
+        counted: of a query: the token ids that tell how much of it a record holds; all when None.
+    """
 
     indices: tuple[int, ...] = ()
     values: tuple[float, ...] = ()
+    counted: frozenset[int] | None = field(default=None, compare=False)
+
+    @property
+    def asked(self) -> frozenset[int]:
+        """The token ids that tell how much of a query a record holds."""
+        return frozenset(self.indices) if self.counted is None else self.counted
 
     def __bool__(self) -> bool:
         return bool(self.indices)
@@ -64,8 +76,8 @@ class NewVersion:
     """A record version to be written, with its vectors.
 
     `dense` may be of any length but zero; the store normalises it. It is None only for a change
-    that keeps the text: the store then takes both vectors from that version as it is stored, or
-    else from the version before it.
+    that keeps the text: the store then takes what is None of both vectors from that version as it
+    is stored, or else from the version before it.
     """
 
     record: MemoryRecord
@@ -94,11 +106,14 @@ class WriteBatch:
         retire: versions that stop being current.
         expect: for each record id, the version that must still be current (0: no such record
             may exist). When one does not hold, nothing is written and `commit` returns False.
+        lexical: new lexical vectors of stored versions, by (id, version); those not found, and
+            those that are retired in this batch, are left out.
     """
 
     versions: Sequence[NewVersion] = ()
     retire: Sequence[Retirement] = ()
     expect: Mapping[str, int] = field(default_factory=dict)
+    lexical: Mapping[tuple[str, int], SparseVector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +148,23 @@ class SearchResult:
     Attributes:
         candidates: best first; ties by newest, then by id.
         best_cosine: the highest cosine over all visible records; None when there are none.
+        ordinary_cosine: the 20th highest cosine over all visible records; None when there are fewer.
+        ordinary_lexical: the 20th highest lexical score over the highest, 0..1; None when there
+            are fewer records than that.
         best_lexical: the highest raw lexical score over all visible records, 0.0 when none.
+        coverage: the share, 0..1, of the query's terms in the record that has it.
+        lexical_weight: the weight the lexical signal had, see `mnemotrace.scoring.lexical_share`.
         facts: what ran, for the trace: plan (``selective`` or ``broad``), rounds, candidates seen.
         unreadable: ids of stored rows that could not be read; reported, never raised.
     """
 
     candidates: list[Candidate] = field(default_factory=list)
     best_cosine: float | None = None
+    ordinary_cosine: float | None = None
+    ordinary_lexical: float | None = None
     best_lexical: float = 0.0
+    coverage: float = 0.0
+    lexical_weight: float = 0.0
     facts: dict[str, Any] = field(default_factory=dict)
     unreadable: list[str] = field(default_factory=list)
 
@@ -150,6 +174,10 @@ class Order(StrEnum):
 
     NEWEST = "newest"
     OLDEST = "oldest"
+    LAST = "last"
+    """By position, the highest first; records without one are left out."""
+    FIRST = "first"
+    """By position, the lowest first; records without one are left out."""
 
 
 class Facet(StrEnum):
@@ -251,7 +279,11 @@ class StorageBackend(Protocol):
     def list_records(
         self, selection: Selection, limit: int, offset: int = 0, order: Order = Order.NEWEST
     ) -> list[MemoryRecord]:
-        """Return visible records by ``created_at``, ties by id; unreadable rows are left out."""
+        """Return visible records in an order; unreadable rows are left out.
+
+        Ties in ``created_at`` are broken by id. Positions are only comparable, and then unique,
+        within one session.
+        """
         ...
 
     def count(self, selection: Selection) -> int:

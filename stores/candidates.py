@@ -36,6 +36,7 @@ class Candidates:
         odd: points without a usable time or importance; they are hidden.
         farthest: what an unknown cosine can be at most.
         best_lexical: the lexical score that counts as 1; 0 when no term matches.
+        lexical_weight: the share of the lexical signal in the semantic term.
     """
 
     def __init__(self, attributes: Attributes, ranking: Ranking) -> None:
@@ -55,11 +56,7 @@ class Candidates:
         self.odd: list[PointId] = []
         self.farthest = 1.0
         self.best_lexical = 0.0
-
-    @property
-    def lexical_weight(self) -> float:
-        """The share of the lexical signal; none when no visible record has a term of the query."""
-        return self._ranking.lexical_weight if self.best_lexical > 0 else 0.0
+        self.lexical_weight = 0.0
 
     def add(self, near: Sequence[Hit], terms: Sequence[Hit], most_lexical: float) -> list[int]:
         """Take in hits.

@@ -13,7 +13,7 @@ from qdrant_client import models
 from mnemotrace.errors import InvalidInputError, StoreError
 
 from .backend import Access, NewVersion, Vector, WriteBatch
-from .engine import Collection, PointId, Row, Where
+from .engine import Collection, PointId, Row, Where, as_int
 from .filters import any_of, present, privacy
 from .lists import PAGE, all_rows
 from .points import point_id, to_payload, to_point
@@ -79,7 +79,7 @@ def new_points(generation: Generation, versions: Sequence[NewVersion]) -> list[m
                 f"Version {new.record.version} of record {new.record.id!r} has no vectors, and the "
                 "version it replaces is not stored; nothing was written."
             )
-        points.append(to_point(payload, row.dense, row.lexical))
+        points.append(to_point(payload, row.dense, new.lexical or row.lexical))
     return points
 
 
@@ -99,6 +99,20 @@ def retired_points(collection: Collection, batch: WriteBatch) -> list[models.Poi
             payload["superseded_by"] = item.superseded_by
         points.append(to_point(payload, row.dense, row.lexical))
     return points
+
+
+def reindexed_points(
+    collection: Collection, batch: WriteBatch, written: Sequence[models.PointStruct]
+) -> list[models.PointStruct]:
+    """Return the stored versions that get another lexical vector, written again whole."""
+    if not batch.lexical:
+        return []
+    done = {as_int(item.id) for item in written}
+    wanted = {point_id(*version): vector for version, vector in batch.lexical.items()}
+    rows = collection.retrieve(sorted(wanted.keys() - done), vectors=True)
+    return [
+        to_point(row.payload, row.dense, wanted[row.id]) for row in rows if row.dense is not None
+    ]
 
 
 def alive(collection: Collection, names: set[str]) -> set[str]:

@@ -50,7 +50,7 @@ KEYWORD_INDEXES = (
     "metadata_terms",
 )
 DATETIME_INDEXES = ("created_at", "valid_from", "valid_to", "expires_at")
-FLOAT_INDEXES = ("importance",)
+FLOAT_INDEXES = ("importance", "position")
 TENANT_INDEX = "tenant"
 
 

@@ -106,7 +106,7 @@ def privacy(selection: Selection) -> tuple[list[Condition], list[Condition]]:
 _Key = tuple[Any, ...]
 _NAMES = (
     "roots", "at_scope", "viewer", "include_private", "private_only", "public_only", "sources",
-    "categories", "record_ids", "since", "until", "text_hash", "analysis",
+    "categories", "record_ids", "since", "until", "text_hash", "analysis", "session", "positions",
 )  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def _key(selection: Selection, held: frozenset[str]) -> _Key:
     s = selection
     return (
         s.roots, s.at_scope, s.viewer, s.include_private, s.private_only, s.public_only, s.sources,
-        s.categories, s.record_ids, s.since, s.until, s.text_hash, s.analysis,
+        s.categories, s.record_ids, s.since, s.until, s.text_hash, s.analysis, s.session, s.positions,
         s.history or s.as_of is not None, "hidden_by" in held, "retired" in held,
     )  # fmt: skip
 
@@ -144,6 +144,11 @@ def _base(key: _Key) -> models.Filter:
         must.append(equals("text_hash", s.text_hash))
     if s.analysis is not None:
         must.append(equals("analysis", s.analysis))
+    if s.session is not None:
+        must.append(equals("session", s.session))
+    if s.positions is not None:
+        after, before = s.positions
+        must.append(models.FieldCondition(key="position", range=models.Range(gt=after, lt=before)))
     if holds_retired and not history:
         must_not.append(present("retired"))
     return models.Filter(must=must or None, must_not=must_not or None)

@@ -22,7 +22,7 @@ class PendingSave:
         record_id: the id its record will have, fixed at acceptance, so that encoding it again
             after a crash writes the same record.
         content: the text.
-        position: its place in the batch or session, from 0; None when it has none.
+        position: its place in the session or batch, rising; None when it has none.
         options: how it is to be saved (scope, categories, metadata, ...). The outbox reads only
             ``scope`` and ``reach``, when purging by subtree. Plain JSON values, and besides them
             datetimes, dates, tuples and non-string keys, which all come back as they were.

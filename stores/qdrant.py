@@ -34,6 +34,7 @@ from .changes import (
     holds,
     lineage,
     new_points,
+    reindexed_points,
     retired_points,
     unit,
 )
@@ -141,6 +142,7 @@ class QdrantStore(StorageBackend):
                 return False
             points = new_points(generation, batch.versions)
             points += retired_points(generation.collection, batch)
+            points += reindexed_points(generation.collection, batch, points)
             if points:
                 generation.collection.upsert(points)
                 generation.attributes.forget(as_int(point.id) for point in points)
@@ -277,7 +279,11 @@ class QdrantStore(StorageBackend):
                 rows = generation.collection.retrieve(outcome.odd, fields=("record_id",))
                 bad.update((row.id, _name(row.id, row.payload)) for row in rows)
         result.best_cosine = outcome.best_cosine
+        result.ordinary_cosine = outcome.ordinary_cosine
+        result.ordinary_lexical = outcome.ordinary_lexical
         result.best_lexical = outcome.best_lexical
+        result.coverage = outcome.coverage
+        result.lexical_weight = outcome.lexical_weight
         result.unreadable = sorted(bad.values())
         result.facts = {
             "plan": "broad" if broad else "selective",
@@ -345,7 +351,13 @@ class QdrantStore(StorageBackend):
             if looked is None or limit <= 0:
                 return []
             collection, where = looked[0].collection, looked[1]
-            rows = page_of(collection, where, limit, max(offset, 0), order is Order.NEWEST)
+            if order in (Order.LAST, Order.FIRST):
+                wanted = limit + max(offset, 0)
+                last = order is Order.LAST
+                rows = collection.ordered("position", wanted, where, descending=last)
+                rows = rows[max(offset, 0) :]
+            else:
+                rows = page_of(collection, where, limit, max(offset, 0), order is Order.NEWEST)
         return _readable(rows)
 
     def count(self, selection: Selection) -> int:

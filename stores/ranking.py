@@ -80,7 +80,11 @@ class Outcome:
     Attributes:
         best: best first; ties by newest, then by record id.
         best_cosine: the highest cosine of any visible record; None when there are none.
+        ordinary_cosine: the 20th highest; None when there are fewer visible records.
+        ordinary_lexical: the 20th highest lexical score over the highest; None likewise.
         best_lexical: the highest lexical score of any visible record; 0.0 when none.
+        coverage: the share of the query's terms in that record.
+        lexical_weight: the share of the lexical signal in the semantic term.
         rounds: how many times lists were drawn.
         seen: how many points were looked at.
         odd: ids of visible rows without a usable time or importance.
@@ -88,10 +92,20 @@ class Outcome:
 
     best: list[Ranked] = field(default_factory=list)
     best_cosine: float | None = None
+    ordinary_cosine: float | None = None
+    ordinary_lexical: float | None = None
     best_lexical: float = 0.0
+    coverage: float = 0.0
+    lexical_weight: float = 0.0
     rounds: int = 0
     seen: int = 0
     odd: list[PointId] = field(default_factory=list)
+
+
+def coverage(query: SparseVector, held: SparseVector | None) -> float:
+    """Return the share, 0..1, of a query's terms that a record holds."""
+    asked = query.asked
+    return len(asked.intersection(held.indices)) / len(asked) if held and asked else 0.0
 
 
 @dataclass(slots=True)
@@ -147,6 +161,7 @@ class Search:
         self._lexical_size = max(FIRST_LEXICAL, limit)
         self._guessed_from = -math.inf
         self._near: list[Hit] = []
+        self._matched: list[Hit] = []
 
     def run(self) -> Outcome:
         """Draw lists until nothing unseen can be among the best, and return the best."""
@@ -168,9 +183,15 @@ class Search:
     def _first(self) -> tuple[bool, _Bound]:
         self._out.rounds = 1
         seen = self._seen
-        terms = self._lexical_list()
+        terms = self._matched = self._lexical_list()
         if terms and terms[0].score > 0:
             seen.best_lexical = self._out.best_lexical = terms[0].score
+            self._out.coverage = self._coverage(
+                [hit.id for hit in terms if hit.score == terms[0].score]
+            )
+            seen.lexical_weight = self._out.lexical_weight = scoring.lexical_share(
+                self._ranking.lexical_weight, self._out.coverage
+            )
         self._listed_lexical = self._lexical_bound(terms, self._lexical_size)
         near = self._near = self._dense_list(self._size, self._everything)
         seen.farthest = near[-1].score if near else -1.0
@@ -185,6 +206,11 @@ class Search:
             top = self._collection.ordered("importance", 1, self._where, fields=False)
             bound.importance = top[0].order if top else 0.0
         return False, bound
+
+    def _coverage(self, keys: Sequence[PointId]) -> float:
+        """Return how much of the query the best of these holds, 0..1; see `coverage`."""
+        rows = self._collection.retrieve(keys, fields=False, vectors=True)
+        return max((coverage(self._terms, row.lexical) for row in rows), default=0.0)
 
     def _lengthen(self, bound: _Bound) -> bool:
         """Draw a longer list of everything: fewer than k visible records were seen."""
@@ -360,17 +386,21 @@ class Search:
         rows, _ = self._collection.scroll(len(ids), where, fields=False)
         return {row.id for row in rows}
 
-    def _best_cosine(self) -> float | None:
-        """Return the best cosine of what may be seen; the first list is in that order."""
-        for hit in self._near:
-            if not self._broad:
-                return hit.score
-            row = self._seen.index.get(hit.id)
-            state = OPEN if row is None else self._seen.state[row]
-            if state == SETTLED or (state == OPEN and self._visible([hit.id])):
-                return hit.score
-        hits = self._collection.query(self._dense, 1, self._where, fields=False)
-        return hits[0].score if hits else None
+    def _tell_ordinary(self) -> None:
+        """Note the best cosine of what may be seen, and what an ordinary record has."""
+        out, rank = self._out, scoring.ORDINARY
+        near = self._near[: 2 * rank]
+        if self._broad:
+            shown = self._visible([hit.id for hit in near])
+            near = [hit for hit in near if hit.id in shown]
+            if len(near) < rank:
+                near = self._dense_list(rank, self._where)
+        if near:
+            out.best_cosine = near[0].score
+        if len(near) >= rank:
+            out.ordinary_cosine = near[rank - 1].score
+            matched = self._matched[rank - 1].score if len(self._matched) >= rank else 0.0
+            out.ordinary_lexical = self._seen.relative(matched)
 
     # Bounds.
 
@@ -432,7 +462,7 @@ class Search:
         out.seen = len(seen.ids)
         if seen.odd:
             out.odd = list(self._visible(seen.odd))
-        out.best_cosine = self._best_cosine()
+        self._tell_ordinary()
         # Everything that ties with the last one takes part in the tie-break.
         least = seen.kth(self._limit)
         shown = [

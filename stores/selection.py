@@ -36,6 +36,9 @@ class Selection:
         now: the time at which ``expires_at`` is judged; the store's clock when None.
         text_hash: only records whose normalised text has this hash.
         analysis: only records in this state of analysis (``pending``).
+        session: only records of this conversation or batch.
+        positions: only records whose place in it lies between these two, neither included; None
+            for no bound.
     """
 
     roots: tuple[str, ...] = (scopes.ROOT,)
@@ -55,6 +58,8 @@ class Selection:
     now: datetime | None = None
     text_hash: str | None = None
     analysis: str | None = None
+    session: str | None = None
+    positions: tuple[int | None, int | None] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "roots", scopes.cover(self.roots))

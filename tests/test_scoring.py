@@ -48,33 +48,45 @@ def test_fusion_is_a_weighted_sum(
 
 
 @pytest.mark.parametrize(
-    ("cosine", "coverage", "expected"),
+    ("cosine", "ordinary", "coverage", "lexical", "least", "most"),
     [
-        (None, 1.0, 0.0),
-        (1.0, 0.0, 1.0),
-        (0.9, 0.0, 1.0),
-        (0.2, 0.0, 0.0),
-        (-1.0, 0.0, 0.0),
-        (0.55, 0.0, 0.5),
-        (0.2, 1.0, 0.6),
-        (0.2, 0.5, 0.15),
-        (0.55, 1.0, 0.8),
-        (0.2, 7.0, 0.6),
+        (None, None, 1.0, None, 0.0, 0.0),  # nothing found
+        (1.0, None, 0.0, None, 1.0, 1.0),  # the very vector
+        (0.25, None, 0.0, None, 0.1, 0.2),  # an unrelated record
+        (-1.0, -1.0, 0.0, 0.0, 0.0, 0.0),
+        (0.9, 0.3, 0.0, 0.0, 0.5, 0.8),  # it says the same in other words
+        (0.4, 0.38, 1.0, 0.2, 0.99, 1.0),  # every word, and no other record has them
+        (0.4, 0.38, 1.0, 0.95, 0.1, 0.3),  # every word, and so have twenty others
+        (0.4, 0.38, 0.2, 0.3, 0.7, 0.9),
+        (0.3, None, 1.0, None, 0.9, 1.0),  # every word, among few records
+        (0.3, None, 0.4, None, 0.1, 0.4),
     ],
 )
-def test_confidence_comes_from_relevance(
-    cosine: float | None, coverage: float, expected: float
+def test_confidence_tells_how_far_the_best_stands_out(
+    cosine: float | None,
+    ordinary: float | None,
+    coverage: float,
+    lexical: float | None,
+    least: float,
+    most: float,
 ) -> None:
-    assert scoring.confidence(cosine, coverage, 0.2, 0.9) == pytest.approx(expected)
+    assert least <= scoring.confidence(cosine, ordinary, coverage, lexical, 0.2, 0.9) <= most
 
 
 def test_confidence_never_falls_with_better_evidence() -> None:
     grid = [n / 10 for n in range(-10, 11)]
     for coverage in (0.0, 0.4, 1.0):
-        values = [scoring.confidence(float(c), coverage, 0.1, 0.7) for c in grid]
-        assert values == sorted(values)
-        assert all(0.0 <= value <= 1.0 for value in values)
-    assert 0.0 <= scoring.confidence(0.5, 0.5, 0.5, 0.5) <= 1.0
+        for lexical in (None, 0.0, 0.5, 1.0):
+            values = [scoring.confidence(c, 0.0, coverage, lexical, 0.1, 0.7) for c in grid]
+            assert values == sorted(values)
+            assert all(0.0 <= value <= 1.0 for value in values)
+    assert 0.0 <= scoring.confidence(0.5, 0.5, 0.5, 0.5, 0.5, 0.5) <= 1.0
+
+
+def test_the_lexical_signal_counts_as_far_as_the_query_is_covered() -> None:
+    assert scoring.lexical_share(0.4, 1.0) == 0.4
+    assert scoring.lexical_share(0.4, 0.25) == pytest.approx(0.1)
+    assert scoring.lexical_share(0.4, 0.0) == 0.0
 
 
 def match(**numbers: float) -> MemoryMatch:

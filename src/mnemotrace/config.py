@@ -66,8 +66,8 @@ class MemoryConfig(BaseModel):
         complex_query_threshold: confidence, 0..1, below which a complex query explores further.
         exploration_budget: the most rounds of exploration in one deep recall.
         query_analysis_threshold: characters from which a query is analysed by the model.
-        lexical_weight: share, 0..1, of the lexical signal in the semantic term
-            (`mnemotrace.scoring.fuse`).
+        lexical_weight: share, 0..1, of the lexical signal in the semantic term when the best
+            lexical match holds every term of the query (`mnemotrace.scoring.lexical_share`).
         llm_concurrency: calls of the language model at the same time.
         llm_timeout: seconds for one call of the language model.
         recall_timeout: seconds for one recall.
@@ -91,7 +91,7 @@ class MemoryConfig(BaseModel):
     complex_query_threshold: Unit = 0.7
     exploration_budget: Count = 1
     query_analysis_threshold: Count = 200
-    lexical_weight: Unit = 0.35
+    lexical_weight: Unit = 0.45
     llm_concurrency: AtLeastOne = 8
     llm_timeout: Positive = 60.0
     recall_timeout: Positive = 120.0

@@ -325,7 +325,7 @@ class MemoryCore:
                 await self.services.in_thread(
                     curation.leave_sources, self.store, selection, self.services.clock()
                 )
-                ids, versions = await self.services.in_thread(self.store.erase, selection)
+                ids, versions = await self.services.in_thread(curation.erase, self.store, selection)
             else:
                 ids, versions = await self.services.in_thread(
                     curation.retire_all, self.store, selection, self.services.clock()

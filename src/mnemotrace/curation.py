@@ -10,6 +10,7 @@ from typing import Any
 
 from .embedders.lexical import encode_document, text_hash
 from .errors import RecordNotFoundError, StoreError
+from .flows.context import in_context, without
 from .flows.services import Services
 from .records import MemoryRecord, as_utc
 from .scopes import ROOT, contains
@@ -70,6 +71,7 @@ async def update(
             batch = WriteBatch([version], [retired], {old.id: old.version})
             if record.private != old.private:
                 batch = await services.in_thread(_with_history, store, batch, record, now)
+            batch = await services.in_thread(in_context, store, batch)
             if await services.in_thread(store.commit, batch):
                 return record
     raise StoreError(
@@ -140,6 +142,18 @@ def leave_sources(store: StorageBackend, selection: Selection, now: datetime) ->
             store.commit(WriteBatch(versions, retired, expect))
 
 
+def erase(store: StorageBackend, selection: Selection) -> tuple[list[str], int]:
+    """Erase the selected records, and their words from the turns around them.
+
+    Returns:
+        The ids of the records, and the number of versions that went.
+    """
+    rest = without(store, selection)
+    if rest.lexical:
+        store.commit(rest)
+    return store.erase(selection)
+
+
 def retire_all(store: StorageBackend, selection: Selection, now: datetime) -> tuple[list[str], int]:
     """Retire every selected record, page by page; history keeps them.
 
@@ -149,7 +163,7 @@ def retire_all(store: StorageBackend, selection: Selection, now: datetime) -> tu
     ids: list[str] = []
     while page := store.list_records(selection, _PAGE):
         retire = [Retirement(r.id, r.version, now, "forgotten") for r in page]
-        store.commit(WriteBatch(retire=retire))
+        store.commit(in_context(store, WriteBatch(retire=retire)))
         ids += [record.id for record in page]
     return ids, len(ids)
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from .embedders.lexical import encode_document, text_hash
+from .embedders.lexical import text_hash
 from .embedders.resolve import resolve_embedder
 from .errors import InvalidInputError
+from .flows import context
 from .flows.runtime import get_runtime
 from .flows.services import Services
 from .records import MemoryRecord
@@ -41,9 +42,10 @@ async def reindex_store(services: Services, batch_size: int) -> int:
             missing = [record for record in page if (record.id, record.version) not in there]
             if missing:
                 vectors = await services.embedder.embed_documents([r.content for r in missing])
+                words = await services.in_thread(context.vectors, store, missing)
                 versions = [
-                    NewVersion(r, text_hash(r.content), vector, encode_document(r.content))
-                    for r, vector in zip(missing, vectors, strict=True)
+                    NewVersion(r, text_hash(r.content), vector, lexical)
+                    for r, vector, lexical in zip(missing, vectors, words, strict=True)
                 ]
                 await services.in_thread(target.commit, WriteBatch(versions))
                 written += len(missing)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 import time
 import unicodedata
+import zlib
 from typing import Literal
 
 import pytest
@@ -11,17 +12,21 @@ from hypothesis import strategies as st
 from snowballstemmer.english_stemmer import EnglishStemmer
 
 from mnemotrace.embedders.lexical import (
+    CONTEXT,
+    LABEL_WEIGHT,
     LEXICAL_NAME,
     encode_document,
     encode_query,
+    label_of,
     text_hash,
     tokenize,
 )
+from mnemotrace.stores.backend import SparseVector
 
 
 def overlap(query: str, document: str) -> float:
     """The share of a query's terms that a document has."""
-    asked = set(encode_query(query).indices)
+    asked = encode_query(query).asked
     return len(asked & set(encode_document(document).indices)) / len(asked)
 
 
@@ -128,7 +133,7 @@ def test_function_words_are_asked_for_only_alone() -> None:
     document = "To be or to have, that is the question"
 
     assert overlap("to be", document) == 1.0
-    assert len(encode_query("to be a question").indices) == 1
+    assert len(encode_query("to be a question").asked) == 1
 
 
 def test_a_document_s_weights_are_bm25_s() -> None:
@@ -138,28 +143,95 @@ def test_a_document_s_weights_are_bm25_s() -> None:
     document = encode_document("tea tea cup")
 
     assert dict(zip(document.indices, document.values, strict=True))[
-        encode_query("tea").indices[0]
+        next(iter(encode_query("tea").asked))
     ] == pytest.approx(expected)
 
 
 def test_a_weight_grows_with_repetition_and_shrinks_with_length() -> None:
     def weight(document: str) -> float:
         vector = encode_document(document)
-        return vector.values[vector.indices.index(encode_query("tea").indices[0])]
+        return vector.values[vector.indices.index(next(iter(encode_query("tea").asked)))]
 
     assert weight("tea") < weight("tea tea") < weight("tea " * 50) < 2.2
     assert weight("tea with scones jam and clotted cream") < weight("tea")
 
 
 def test_a_query_s_weights_are_one() -> None:
-    assert encode_query("tea tea milk").values == (1.0, 1.0)
+    assert set(encode_query("tea tea milk").values) == {1.0}
+
+
+def index_of_label(term: str) -> int:
+    return zlib.crc32(b"\x1f" + stem(term).encode())
+
+
+def stem(term: str) -> str:
+    return tokenize(term)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("Ana: the train leaves at ten", "Ana"),
+        ("[8:56 pm on 20 July, 2023] Ana: the train leaves at ten", "Ana"),
+        ("  (Mon) Ana María: sí", "Ana María"),
+        ("민수: 내일 만나요", "민수"),
+        ("【周一】王芳：明天见", "王芳"),
+        ("Dr. Kim, cardiology: call back", "Dr. Kim, cardiology"),
+        ("We decided on three things: tea, milk and sugar", ""),
+        ("The train leaves at 10:30", ""),
+        ("https://example.org/a: a link", ""),
+        ("12: twelve", ""),
+        ("no label here", ""),
+        (": nothing before", ""),
+        ("", ""),
+    ],
+)
+def test_a_label_is_what_stands_before_the_first_colon(text: str, label: str) -> None:
+    assert label_of(text) == label
+
+
+def score(query: str, document: SparseVector) -> float:
+    """Return what an engine without IDF gives."""
+    weights = dict(zip(document.indices, document.values, strict=True))
+    return sum(weights.get(index, 0.0) for index in encode_query(query).indices)
+
+
+def test_a_speaker_s_own_turn_is_preferred_to_a_mention() -> None:
+    own = encode_document("Ana: the pottery course was fun")
+    mention = encode_document("Ben: Ana says the pottery course was fun")
+    assert score("what did Ana say of pottery", own) > score("what did Ana say of pottery", mention)
+
+
+def test_a_turn_is_found_by_the_words_around_it() -> None:
+    before = ["Ana: Where did you grow up?", "Ben: Good to see you."]
+    alone = encode_document("Ben: In Oslo.")
+    within = encode_document("Ben: In Oslo.", before=before, after=["Ana: Lovely fjords there!"])
+    assert score("where did Ben grow up", alone) < score("where did Ben grow up", within)
+    assert score("fjords", alone) == 0.0
+    assert score("fjords", within) == pytest.approx(
+        CONTEXT[0] * score("fjords", encode_document("Ana: Lovely fjords there!"))
+    )
+    assert score("oslo", within) == score("oslo", alone)
+
+
+def test_a_neighbour_never_counts_more_than_its_place_allows() -> None:
+    """Each term has the highest of its weights; the neighbour's speaker is not the text's."""
+    turns = [f"Ana: word{n}" for n in range(5)]
+    vector = encode_document("Ben: own", before=turns)
+    found = [score(f"word{n}", vector) for n in range(5)]
+    one = score("word0", encode_document("Ana: word0"))
+    assert found == pytest.approx([*(share * one for share in CONTEXT), 0.0, 0.0])
+    assert score("Ana", vector) < score("Ana", encode_document("Ben: Ana"))
 
 
 def test_the_index_of_a_term_never_changes() -> None:
     """Stored vectors would become useless; a change needs another LEXICAL_NAME."""
-    assert LEXICAL_NAME == "mnemotrace-lexical-1"
-    assert encode_query("database").indices == (1347213360,)
-    assert encode_query("연구").indices == (1287073672,)
+    assert LEXICAL_NAME == "mnemotrace-lexical-2"
+    assert encode_query("database").asked == {1347213360}
+    assert encode_query("연구").asked == {1287073672}
+    label = set(encode_query("database").indices) - encode_query("database").asked
+    assert label == {index_of_label("database")}
+    assert label < set(encode_document("Database: it is slow").indices)
 
 
 @settings(max_examples=200, deadline=None)
@@ -171,8 +243,8 @@ def test_any_text_gives_a_valid_vector_and_finds_itself(text: str) -> None:
         assert len(vector.indices) == len(vector.values)
         assert list(vector.indices) == sorted(set(vector.indices))
         assert all(0 <= index < 2**32 for index in vector.indices)
-        assert all(0.0 < value < 2.2 for value in vector.values)
-    assert set(query.indices) <= set(document.indices)
+        assert all(0.0 < value < 2.2 or value == LABEL_WEIGHT for value in vector.values)
+    assert query.asked <= set(document.indices)
 
 
 @pytest.mark.parametrize("text", ["a.", "가나", "😀", "1,000", "'", "x-", "\u0301", "word "])

@@ -447,7 +447,7 @@ async def test_a_query_vector_is_used_off_the_loop(embedder: Any) -> None:
     service = EmbeddingService(embedder)
     used_in: list[int] = []
 
-    def use(vectors: Any) -> list[list[float]]:
+    def use(vectors: Any) -> Any:
         used_in.append(threading.get_ident())
         return vectors.tolist()
 
@@ -469,6 +469,6 @@ async def test_a_vector_that_is_refused_is_not_used() -> None:
     service = EmbeddingService(lambda texts: [[0.0, 0.0] for _ in texts])
     with pytest.raises(EmbedderError, match="vector of zeros"):
         await service.embed_query_and("x", used.append)
-    with pytest.raises(EmbedderError, match="failed on 1 text.*ZeroDivisionError"):
+    with pytest.raises(EmbedderError, match=r"failed on 1 text.*ZeroDivisionError"):
         await EmbeddingService(lambda texts: 1 / 0).embed_query_and("x", used.append)
     assert used == []

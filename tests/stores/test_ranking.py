@@ -110,11 +110,21 @@ def brute_force(
         {hit.id: hit.score for hit in collection.query(lexical, total, where)} if lexical else {}
     )
     best = max(scores.values(), default=0.0)
+    leaders = [key for key, score in scores.items() if score == best]
+    held = [row.lexical for row in collection.retrieve(leaders, vectors=True)]
+    covered = max(
+        (
+            sum(term in vector.indices for term in lexical.indices) / len(lexical.indices)
+            for vector in held
+            if vector is not None
+        ),
+        default=0.0,
+    )
     similarity = 1 / (2 - np.clip([hit.score for hit in hits], -1, 1))
     relative = np.array([scores.get(hit.id, 0.0) / best if best else 0.0 for hit in hits])
     created = np.array([_seconds(hit.payload["created_at"]) for hit in hits])
     importance = np.array([hit.payload["importance"] for hit in hits])
-    weight = r.lexical_weight if best else 0.0
+    weight = r.lexical_weight * covered if best else 0.0
     semantic = (1 - weight) * similarity + weight * relative
     days = np.maximum(r.now.timestamp() - created, 0) / 86_400
     score = (

@@ -13,6 +13,11 @@ How a text becomes terms:
 - Chains such as ``sk-123``, ``a@b.org``, ``2024-05-01`` or ``c++`` give their parts and, as one
   more term, the chain itself. ``1,000`` is ``1000``. Each emoji is a term, whatever its skin tone.
 - English function words are stored but not asked for, unless a query has nothing else.
+- What stands before a colon at the start of a text, such as the speaker of a turn, is its label.
+  Its terms count once more in a field of their own, so that "what did Ana say" prefers Ana's turns
+  to those that only mention her.
+- A turn of a conversation also has the terms of the turns around it, at lower weight: "Yes, on
+  Friday" answers a question that stands before it.
 
 A term's index is the CRC-32 of its UTF-8 form. Two terms share an index with odds of 1 in 4.3
 thousand million: about one pair of words among 100,000 distinct ones. Such a pair loses a little
@@ -28,7 +33,7 @@ import re
 import threading
 import unicodedata
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -36,7 +41,7 @@ from typing import Any
 
 from mnemotrace.stores.backend import SparseVector
 
-LEXICAL_NAME = "mnemotrace-lexical-1"
+LEXICAL_NAME = "mnemotrace-lexical-2"
 """Recorded in the store's manifest; changes whenever the terms of a text would."""
 
 K1 = 1.2
@@ -49,6 +54,15 @@ AVERAGE_LENGTH = 20.0
 BM25 divides by the average over the collection, which changes with every write; with a constant a
 stored weight stays valid. 20 is the mean of LoCoMo's turns; recall@10 there moves by no more than
 0.02 for any value from 8 to 40."""
+
+LABEL_WEIGHT = 3.0
+"""What a term of the label weighs in the label's field; an ordinary term weighs about 1."""
+
+CONTEXT = (0.6, 0.4, 0.2)
+"""What the terms of the first, second and third neighbour on each side weigh beside the text's own.
+
+Measured on the development half of LoCoMo (760 questions, recall@10): 0.66 without neighbours,
+0.73 with one each side, 0.76 with these, no more with further ones (docs/quality.md)."""
 
 LONGEST_WORD = 64
 """Longer runs of letters and digits (encoded data) are not stemmed."""
@@ -92,6 +106,11 @@ _TOKEN = re.compile(
     rf"|([\U0001f1e6-\U0001f1ff]{{2}}|[{_EMOJI}][{_TONES}]*(?:\u200d[{_EMOJI}][{_TONES}]*)*)"
 )
 _DENSE_RUN, _WORD, _SYMBOL = 1, 2, 3
+_LABEL = re.compile(
+    r"\s*(?:[\[(\uff08\u3010][^\])\uff09\u3011\n]{1,60}[\])\uff09\u3011]\s*)?"  # [a time]
+    r"([^\s:\uff1a\[\](){}<>|,;\"'][^:\uff1a\n\[\](){}<>|]{0,39})(?::(?=\s)|\uff1a)"
+)
+_LABEL_WORDS = 4
 _PART = re.compile(rf"{_LETTER}+")
 _TONE = re.compile(rf"[{_TONES}]")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
@@ -142,16 +161,52 @@ def tokenize(text: str) -> list[str]:
     return asked or [term for term, kind in found if kind is _Kind.STOP]
 
 
-def encode_document(text: str) -> SparseVector:
+def label_of(text: str) -> str:
+    """Return what stands before a colon at the start of a text, such as a speaker.
+
+    Returns:
+        At most four words with at least one letter; empty when the text does not begin so. A
+        time in brackets may stand before it.
+    """
+    found = _LABEL.match(text)
+    label = found[1].strip() if found else ""
+    is_name = len(label.split()) <= _LABEL_WORDS and any(map(str.isalpha, label))
+    return label if is_name else ""
+
+
+def encode_document(
+    text: str, before: Sequence[str] = (), after: Sequence[str] = ()
+) -> SparseVector:
     """Return the BM25 weights of a text to be stored, without IDF, which the engine applies.
 
     A weight is ``tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / average))``, the document's half
     of Okapi BM25 (Robertson and Zaragoza, 2009). The length counts stems and bigrams only. Terms
-    that share an index are counted together.
+    that share an index are counted together. A term that neighbours have too gets the highest of
+    its own weight and theirs, each multiplied by `CONTEXT`.
+
+    Args:
+        text: the text.
+        before: what was said before it in the same conversation, the nearest first.
+        after: what was said after it, the nearest first.
 
     Returns:
         Ascending, unique indices; empty for a text without any term.
     """
+    weights = dict(_weights(text))
+    for neighbours in (before, after):
+        for share, neighbour in zip(CONTEXT, neighbours, strict=False):
+            for index, weight in _weights(neighbour).items():
+                if share * weight > weights.get(index, 0.0):
+                    weights[index] = share * weight
+    for term in tokenize(label_of(text)):
+        weights[_label_index(term)] = LABEL_WEIGHT
+    indices = tuple(sorted(weights))
+    return SparseVector(indices, tuple(weights[i] for i in indices))
+
+
+@lru_cache(maxsize=256)
+def _weights(text: str) -> dict[int, float]:
+    """Return the BM25 weight of each term of a text; not to be changed."""
     length = 0
     counts: dict[int, int] = {}
     for term, kind in _terms(text):
@@ -159,20 +214,22 @@ def encode_document(text: str) -> SparseVector:
         counts[index] = counts.get(index, 0) + 1
         length += kind is _Kind.TERM
     damping = K1 * (1.0 - B + B * length / AVERAGE_LENGTH)
-    indices = tuple(sorted(counts))
-    return SparseVector(
-        indices, tuple(counts[i] * (K1 + 1.0) / (counts[i] + damping) for i in indices)
-    )
+    return {i: count * (K1 + 1.0) / (count + damping) for i, count in counts.items()}
 
 
 def encode_query(text: str) -> SparseVector:
     """Return the terms a query asks for, each with weight 1 however often it occurs.
 
+    Each stands twice, for the text and for the label; only the first tells how much of the query
+    a record holds (`SparseVector.counted`).
+
     Returns:
         Ascending, unique indices; empty for a text without any term.
     """
-    indices = tuple(sorted({_index(term) for term in tokenize(text)}))
-    return SparseVector(indices, (1.0,) * len(indices))
+    terms = set(tokenize(text))
+    asked = frozenset(map(_index, terms))
+    indices = tuple(sorted(asked.union(map(_label_index, terms))))
+    return SparseVector(indices, (1.0,) * len(indices), asked)
 
 
 def text_hash(text: str) -> str:
@@ -186,6 +243,10 @@ def text_hash(text: str) -> str:
 
 def _index(term: str) -> int:
     return zlib.crc32(term.encode("utf-8", "surrogatepass"))
+
+
+def _label_index(term: str) -> int:
+    return _index(f"\x1f{term}")
 
 
 def _fold(text: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mnemotrace.errors import InvalidInputError
-from mnemotrace.flows.requests import SaveRequest, checked_labels, save_request
+from mnemotrace.flows.context import BATCH
+from mnemotrace.flows.requests import SaveRequest, checked_labels, next_position, save_request
 from mnemotrace.records import MemoryRecord
 from mnemotrace.twins import awaitable, blocking
 
@@ -25,16 +26,12 @@ class Saving(Handle):
         self,
         content: Any,
         scope: str | None,
-        session: str | None = None,
-        position: int | None = None,
         **fields: Any,
     ) -> SaveRequest:
         return save_request(
             content,
             scope=self._reach.writing(scope),
             reach=self._reach.roots,
-            session=session,
-            position=position,
             **fields,
         )
 
@@ -53,6 +50,7 @@ class Saving(Handle):
         expires_at: Time | None = None,
         pinned: bool = False,
         record_id: str | None = None,
+        session: str | None = None,
     ) -> MemoryRecord:
         """Save one text; it is durable and visible when this returns.
 
@@ -71,6 +69,9 @@ class Saving(Handle):
             expires_at: from when on it is no longer recalled.
             pinned: kept first when memories are packed into a budget.
             record_id: your own id, any text.
+            session: the name of the conversation this is the next turn of. Turns of one session
+                are also found by the words of the turns around them; they keep the order in which
+                they were saved.
 
         Returns:
             The record the text became, or the one it was merged into.
@@ -96,6 +97,7 @@ class Saving(Handle):
                 expires_at=expires_at,
                 pinned=pinned,
                 record_id=record_id,
+                session=session,
             )
         )
 
@@ -116,6 +118,7 @@ class Saving(Handle):
         valid_from: Time | None = None,
         expires_at: Time | None = None,
         pinned: bool = False,
+        session: str | None = None,
     ) -> SaveReceipt:
         """Accept many texts and return at once; they are encoded in the background.
 
@@ -124,7 +127,8 @@ class Saving(Handle):
 
         Args:
             contents: texts, or dicts with ``content`` and any argument of `remember`, which then
-                win over the ones given here for all.
+                win over the ones given here for all. Texts that begin with a speaker, such as
+                ``Ana: see you at ten``, are taken as turns of one conversation.
 
         Returns:
             A receipt: ``receipt.wait()`` (or ``await receipt``) gives the records or raises
@@ -143,26 +147,29 @@ class Saving(Handle):
             "valid_from": valid_from,
             "expires_at": expires_at,
             "pinned": pinned,
+            "session": session,
         }
         if isinstance(contents, (str, bytes, Mapping)) or not isinstance(contents, Iterable):
             raise InvalidInputError(
                 f"remember_many takes a list of texts, not a {type(contents).__name__}; use "
                 "remember() for a single one."
             )
-        session = uuid.uuid4().hex
+        batch = f"{BATCH}{uuid.uuid4().hex}"
         requests: list[SaveRequest] = []
-        for position, entry in enumerate(contents):
+        for number, entry in enumerate(contents):
             own = dict(entry) if isinstance(entry, Mapping) else {"content": entry}
             unknown = own.keys() - shared.keys() - {"content", "scope", "record_id"}
             if unknown or "content" not in own:
                 raise InvalidInputError(
-                    f"Item {position} of remember_many must be a text or a dict with 'content' "
+                    f"Item {number} of remember_many must be a text or a dict with 'content' "
                     f"and arguments of remember(); got keys {sorted(map(str, own))}."
                 )
             place = own.pop("scope", scope)
             text = own.pop("content")
             fields = {**shared, **own}
-            requests.append(self._request(text, place, session, position, **fields))
+            if fields["session"] is None:
+                fields["session"] = batch
+            requests.append(self._request(text, place, position=next_position(), **fields))
         return await self._core.remember_many(requests)
 
     remember_many = blocking(_remember_many)
