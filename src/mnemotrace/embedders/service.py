@@ -44,6 +44,7 @@ class EmbeddingService:
         model: recorded in the manifest; default: the object's ``model_name``, else the function's
             module and qualified name.
         max_batch: most texts per call; default: the object's own, else 256.
+        config: what the manifest keeps so that the embedder can be made again; no secrets.
 
     Raises:
         ConfigurationError: this cannot be used as an embedder.
@@ -56,12 +57,15 @@ class EmbeddingService:
         provider: str | None = None,
         model: str | None = None,
         max_batch: int | None = None,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
+        self.embedder = embedder
         self._documents, self._queries = _find_calls(embedder)
         self.provider = provider or _text_attribute(embedder, "provider") or CUSTOM
         self.model = model or _text_attribute(embedder, "model_name") or describe(embedder)
         self._dimension = _positive_attribute(embedder, "dimension")
         self._max_batch = max_batch or _positive_attribute(embedder, "max_batch") or MAX_BATCH
+        self._config = config
         self._fingerprint: dict[str, Any] | None = None
         self._measuring: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._executor: tuple[int, ThreadPoolExecutor] | None = None
@@ -129,8 +133,9 @@ class EmbeddingService:
     async def fingerprint(self) -> dict[str, Any]:
         """Return what a store's manifest records of this embedder; plain JSON.
 
-        Keys: ``provider``, ``model``, ``dimension``, ``canary`` (see `fingerprint.measure`) and
-        ``calibration``. The embedder is called once with a few fixed texts; the result is kept.
+        Keys: ``provider``, ``model``, ``dimension``, ``canary`` (see `fingerprint.measure`),
+        ``calibration`` and, where it can be made again from that, ``config``. The embedder is
+        called once with a few fixed texts; the result is kept.
 
         Raises:
             EmbedderError: as `embed_documents`.
@@ -146,6 +151,8 @@ class EmbeddingService:
                     "canary": canary,
                     "calibration": calibration,
                 }
+                if self._config is not None:
+                    self._fingerprint["config"] = dict(self._config)
         return dict(self._fingerprint)
 
     async def verify(self, recorded: Mapping[str, Any]) -> None:
