@@ -24,7 +24,7 @@ def api(_api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Api:
     """The server, with nothing seen yet; keys and addresses are in the environment."""
     monkeypatch.setattr(hosted, "BACKOFF", 0.001)
     _api.requests, _api.faults, _api.headers = [], [], {}
-    _api.delay, _api.together = 0.0, 0
+    _api.delay, _api.show_delay, _api.together = 0.0, 0.0, 0
     address = _api.address
     for name, value in {
         "OPENAI_BASE_URL": f"{address}/v1",

@@ -24,6 +24,10 @@ Fault = int | tuple[int, str] | str | bytes
 """A status to answer with, also with a message; raw bytes; or a word that `Api` knows."""
 
 
+_OTHER = ("/iam", "/token", "/api/show")
+"""Calls for something else than vectors."""
+
+
 def vector(text: str) -> list[float]:
     """The one vector of a text: four numbers that float32 holds exactly."""
     return [(byte + 1) / 256 for byte in hashlib.sha256(text.encode()).digest()[:4]]
@@ -52,6 +56,8 @@ class Api:
     headers: dict[str, str] = field(default_factory=dict)
     """Sent with every fault."""
     delay: float = 0.0
+    show_delay: float = 0.0
+    """Seconds that Ollama takes to describe a model."""
     together: int = 0
     """Most embedding requests that were under way at the same time."""
     _open: int = 0
@@ -59,7 +65,7 @@ class Api:
 
     def embeddings(self) -> list[Request]:
         """The requests that asked for vectors, not for tokens."""
-        return [request for request in self.requests if request.path not in ("/iam", "/token")]
+        return [request for request in self.requests if request.path not in _OTHER]
 
     def answer(self, request: Request) -> tuple[int, bytes, dict[str, str]]:
         with self._lock:
@@ -85,6 +91,8 @@ class Api:
             return status, json.dumps(error).encode(), self.headers
         if fault == "slow":
             time.sleep(1.0)
+        if request.path == "/api/show":
+            time.sleep(self.show_delay)
         rows = [vector(text) for text in request.texts]
         numbers = list(range(len(rows)))
         match fault:
@@ -185,6 +193,7 @@ _FORMS: tuple[tuple[str, Form], ...] = (
             "input_token_count": 7,
         },
     ),
+    (r"^/api/show$", lambda *_: {"template": "", "model_info": {}}),
     (r"^/iam$", lambda *_: {"access_token": "from-iam", "expires_in": 3600}),
     (
         r"^/token$",

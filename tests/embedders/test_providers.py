@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -570,6 +571,27 @@ async def test_watsonx_with_a_wrong_key_says_so(api: Api) -> None:
 
     assert "a-wrong-key" not in str(raised.value)
     assert [request.path for request in api.requests] == ["/iam"]
+
+
+async def test_a_request_holds_up_no_loop(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    # litellm asks Ollama about a model it does not know, with a blocking call after the answer.
+    monkeypatch.setenv("OLLAMA_API_BASE", api.address)
+    api.show_delay = 0.5
+    row = next(row for row in ROWS if row.key == "ollama")
+    gaps: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.005)
+            gaps.append(time.perf_counter() - before)
+
+    ticker = asyncio.ensure_future(tick())
+    await service(api, row, model_name="a-model-of-our-own").embed_documents(["one"])
+    ticker.cancel()
+
+    assert "/api/show" in [request.path for request in api.requests]
+    assert max(gaps) < 0.25
 
 
 async def test_an_unknown_option_is_refused_before_anything_is_sent(api: Api) -> None:

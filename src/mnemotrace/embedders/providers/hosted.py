@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from mnemotrace.embedders import windows
 from mnemotrace.errors import EmbedderError
-from mnemotrace.trace import note
+from mnemotrace.trace import note, span
 
-from . import blocking
+from . import own_loop
 from .base import ProviderEmbedder
 from .settings import Settings
 from .table import Side
@@ -88,12 +88,12 @@ class HostedEmbedder(ProviderEmbedder):
         return await self._embed(texts, self._query)
 
     def embed(self, texts: list[str]) -> NDArray[np.float32]:
-        """Return the vectors of texts to be stored, blocking; else as `aembed`."""
-        return blocking.run(self.aembed(texts))
+        """Return the vectors of texts to be stored; else as `aembed`, which does not block."""
+        return own_loop.run(self.aembed(texts))
 
     def embed_query(self, texts: list[str]) -> NDArray[np.float32]:
-        """Return the vectors of texts to search for, blocking; else as `aembed`."""
-        return blocking.run(self.aembed_query(texts))
+        """Return the vectors of texts to search for; else as `aembed_query`."""
+        return own_loop.run(self.aembed_query(texts))
 
     async def _embed(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
         self.check_installed()
@@ -106,7 +106,6 @@ class HostedEmbedder(ProviderEmbedder):
                 return await self._persistently(batch, side)
 
         replies = await _all_or_nothing([send(batch) for batch in self._batches(pieces)])
-        _note(replies)
         rows = [vector for reply in replies for vector in reply.vectors]
         if not rows:
             return np.empty((0, self.dimension or 0), dtype=np.float32)
@@ -135,7 +134,7 @@ class HostedEmbedder(ProviderEmbedder):
         attempt = 1
         while True:
             try:
-                return await self._once(batch, side)
+                return await self._once(batch, side, attempt)
             except TransientError as error:
                 wait = BACKOFF * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
                 if attempt > self._retries or (error.retry_after or 0.0) > MAX_WAIT:
@@ -146,14 +145,16 @@ class HostedEmbedder(ProviderEmbedder):
                 await asyncio.sleep(max(wait, error.retry_after or 0.0))
             attempt += 1
 
-    async def _once(self, batch: list[str], side: Side) -> Reply:
-        try:
-            async with asyncio.timeout(self._timeout):
-                reply = await self._ask(batch, side, self._timeout)
-        except TimeoutError as error:
-            raise TransientError(
-                f"the embedder {self.name} did not answer within {self._timeout:g} seconds"
-            ) from error
+    async def _once(self, batch: list[str], side: Side, attempt: int) -> Reply:
+        with span("embed.request", kind="embed", attempt=attempt, texts=len(batch)):
+            try:
+                async with asyncio.timeout(self._timeout):
+                    reply = await self._ask(batch, side, self._timeout)
+            except TimeoutError as error:
+                raise TransientError(
+                    f"the embedder {self.name} did not answer within {self._timeout:g} seconds"
+                ) from error
+            note(model=self.name, tokens_in=reply.tokens, cost=reply.cost)
         if len(reply.vectors) != len(batch):
             raise EmbedderError(
                 f"the embedder {self.name} returned {len(reply.vectors)} vectors for "
@@ -189,15 +190,3 @@ async def _all_or_nothing(requests: Sequence[Awaitable[Reply]]) -> list[Reply]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
-
-
-def _note(replies: Sequence[Reply]) -> None:
-    """Tell the trace what the requests took."""
-    costs = [reply.cost for reply in replies if reply.cost is not None]
-    facts: dict[str, Any] = {
-        "embed_requests": len(replies),
-        "embed_tokens": sum(reply.tokens for reply in replies),
-    }
-    if costs:
-        facts["embed_cost"] = sum(costs)
-    note(**facts)

@@ -12,8 +12,11 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from mnemotrace.errors import EmbedderError
 
+from . import own_loop
 from .hosted import Reply, TransientError
 from .settings import Settings
 from .table import Side
@@ -33,6 +36,9 @@ class LiteLLMRequest:
             TransientError: it failed in a way that may pass.
             EmbedderError: it was refused, or the answer cannot be read.
         """
+        return await own_loop.run_async(self._make(texts, side, timeout))
+
+    async def _make(self, texts: list[str], side: Side, timeout: float) -> Reply:
         # In a thread: imports, and the files and services that credentials are read from.
         litellm, arguments = await asyncio.to_thread(self._prepare)
         try:
@@ -72,7 +78,11 @@ class LiteLLMRequest:
                 f"the embedder {self._name} numbered its {expected} vectors {numbers[:20]}: it is "
                 "not known which belongs to which text. Nothing was changed."
             )
-        return [row["embedding"] for row in sorted(rows, key=lambda row: int(row["index"]))]
+        rows.sort(key=lambda row: int(row["index"]))
+        try:  # here, where it holds up nobody
+            return [np.asarray(row["embedding"], dtype=np.float32) for row in rows]
+        except (TypeError, ValueError):
+            return [row["embedding"] for row in rows]  # the caller says what is wrong with them
 
     def _translated(self, error: Exception) -> EmbedderError:
         """Return our error for one of litellm's."""

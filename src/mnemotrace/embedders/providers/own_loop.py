@@ -1,4 +1,9 @@
-"""Coroutines for callers without an event loop."""
+"""One event loop thread for all requests of embedders.
+
+litellm keeps its connections per loop, and blocks the loop it runs on now and then: it parses
+answers of megabytes there, and asks an Ollama server about a model with a blocking request. On a
+loop of its own it holds up nobody else.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +20,13 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on one daemon loop thread and wait for its result.
-
-    One loop for all calls, because litellm keeps its connections per loop. A caller that is
-    inside a loop of its own blocks that loop; it should await the coroutine instead.
-    """
+    """Run a coroutine there and block until it is done."""
     return asyncio.run_coroutine_threadsafe(coroutine, _running_loop()).result()
+
+
+async def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine there and await its result; cancelled here, it is cancelled there."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, _running_loop()))
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:
