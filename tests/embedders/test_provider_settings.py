@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -419,3 +420,17 @@ async def test_a_library_from_before_version_5_is_asked_in_its_way(library: Modu
         ("any", ["one"]),
         ("any", ["two"]),
     ]
+
+
+@pytest.mark.slow
+def test_making_an_embedder_loads_no_provider_library() -> None:
+    code = (
+        "import sys; from mnemotrace.embedders import build_embedder\n"
+        f"for key in {sorted(key for key, row in PROVIDERS.items() if row.prefix)}:\n"
+        f"    build_embedder({{'provider': key, 'config': {NEEDED!r}.get(key, {{}})}})\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert loaded.isdisjoint({"litellm", "boto3", "httpx", "openai", "aiohttp", "torch"})

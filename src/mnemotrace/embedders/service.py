@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mnemotrace.errors import ConfigurationError, EmbedderError
 
-from .fingerprint import FIXED_TEXTS, describe, measure, require_same
+from .fingerprint import CANARY, FIXED_TEXTS, canary_of, describe, measure, require_same
 
 Vectors = NDArray[np.float32]
 T = TypeVar("T")
@@ -66,6 +66,7 @@ class EmbeddingService:
         self._dimension = _positive_attribute(embedder, "dimension")
         self._max_batch = max_batch or _positive_attribute(embedder, "max_batch") or MAX_BATCH
         self._config = config
+        self._seen: dict[str, Any] | None = None
         self._fingerprint: dict[str, Any] | None = None
         self._measuring: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._executor: tuple[int, ThreadPoolExecutor] | None = None
@@ -144,19 +145,17 @@ class EmbeddingService:
             if self._fingerprint is None:
                 vectors = await self._embed(self._documents, FIXED_TEXTS, allow_zero=True)
                 canary, calibration = measure(vectors)
-                self._fingerprint = {
-                    "provider": self.provider,
-                    "model": self.model,
-                    "dimension": int(vectors.shape[1]),
-                    "canary": canary,
-                    "calibration": calibration,
-                }
+                self._seen = self._recognised_by(vectors.shape[1], canary)
+                self._fingerprint = {**self._seen, "calibration": calibration}
                 if self._config is not None:
                     self._fingerprint["config"] = dict(self._config)
         return dict(self._fingerprint)
 
     async def verify(self, recorded: Mapping[str, Any]) -> None:
         """Make sure that this is the embedder a store was written with.
+
+        A hosted embedder is called with one fixed text, since each costs; any other one as for
+        `fingerprint`.
 
         Args:
             recorded: the fingerprint in the store's manifest.
@@ -165,7 +164,22 @@ class EmbeddingService:
             EmbedderMismatchError: it is another one; the message names both and the remedy.
             EmbedderError: as `embed_documents`.
         """
-        require_same(recorded, await self.fingerprint())
+        if self._config is None:
+            await self.fingerprint()
+        async with self._measure_lock():
+            if self._seen is None:
+                vectors = await self._embed(self._documents, (CANARY,), allow_zero=True)
+                self._seen = self._recognised_by(vectors.shape[1], canary_of(vectors[0]))
+        require_same(recorded, self._seen)
+
+    def _recognised_by(self, dimension: int, canary: list[float] | None) -> dict[str, Any]:
+        """Return the part of a fingerprint that tells one embedder from another."""
+        return {
+            "provider": self.provider,
+            "model": self.model,
+            "dimension": dimension,
+            "canary": canary,
+        }
 
     async def _embed(
         self,
