@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import re
+import socket
 import struct
 import threading
 import time
@@ -26,6 +27,9 @@ Fault = int | tuple[int, str] | str | bytes
 
 _OTHER = ("/iam", "/token", "/api/show")
 """Calls for something else than vectors."""
+
+
+HANG_UP = b"hang up"
 
 
 def vector(text: str) -> list[float]:
@@ -89,6 +93,8 @@ class Api:
             status, text = fault
             error = {"error": {"message": text, "code": str(status)}, "message": text}
             return status, json.dumps(error).encode(), self.headers
+        if fault == "hang up":
+            return 200, HANG_UP, {}
         if fault == "slow":
             time.sleep(1.0)
         if request.path == "/api/show":
@@ -219,6 +225,10 @@ def provider_server() -> Iterator[Api]:
             headers = {name.lower(): value for name, value in self.headers.items()}
             request = Request(address.path, parse_qs(address.query), headers, body)
             status, answer, extra = api.answer(request)
+            if answer == HANG_UP:
+                self.close_connection = True
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(answer)))

@@ -25,6 +25,11 @@ class Server:
         self.failures = list(failures)
         self.delay = delay
         self.open = self.together = self.given_up = 0
+        self.preparing = 0.0
+
+    async def prepare(self) -> None:
+        if self.preparing:
+            await asyncio.sleep(self.preparing)
 
     async def __call__(self, texts: list[str], side: Side, timeout: float) -> Reply:
         self.batches.append(texts)
@@ -48,7 +53,18 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosted, "BACKOFF", 0.001)
 
 
-def embedder(ask: Any, key: str = "openai", **config: Any) -> HostedEmbedder:
+class Answer(Server):
+    """Gives what a function makes of the texts."""
+
+    def __init__(self, function: Callable[[list[str]], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    async def __call__(self, texts: list[str], side: Side, timeout: float) -> Reply:
+        return Reply(self.function(texts))
+
+
+def embedder(ask: Server, key: str = "openai", **config: Any) -> HostedEmbedder:
     return HostedEmbedder(Settings(key, PROVIDERS[key], {"api_key": "k", **config}), ask)
 
 
@@ -86,11 +102,12 @@ async def test_a_smaller_batch_may_be_asked_for_but_no_larger_one() -> None:
 
 
 async def test_vectors_are_in_the_order_of_the_texts() -> None:
-    async def backwards(texts: list[str], side: Side, timeout: float) -> Reply:
-        await asyncio.sleep(0.01 / len(texts[0]))  # short texts answer last
-        return Reply([[float(len(text))] for text in texts])
+    class Backwards(Server):
+        async def __call__(self, texts: list[str], side: Side, timeout: float) -> Reply:
+            await asyncio.sleep(0.01 / len(texts[0]))  # short texts answer last
+            return await super().__call__(texts, side, timeout)
 
-    vectors = await embedder(backwards, max_batch=1).aembed(["x" * n for n in range(1, 9)])
+    vectors = await embedder(Backwards(), max_batch=1).aembed(["x" * n for n in range(1, 9)])
 
     assert vectors[:, 0].tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
 
@@ -178,6 +195,15 @@ async def test_a_cancelled_call_leaves_no_request_behind() -> None:
     assert (server.open, server.given_up) == (0, 3)
 
 
+async def test_preparing_is_no_part_of_a_requests_time() -> None:
+    server = Server()
+    server.preparing = 0.2
+
+    await embedder(server, timeout=0.05).aembed(["x"])
+
+    assert len(server.batches) == 1
+
+
 async def test_a_request_that_hangs_is_ended() -> None:
     server = Server(delay=30.0)
 
@@ -200,11 +226,8 @@ async def test_a_request_that_hangs_is_ended() -> None:
     ],
 )
 async def test_an_unusable_answer_is_refused(vectors: list[Any], message: str) -> None:
-    async def ask(texts: list[str], side: Side, timeout: float) -> Reply:
-        return Reply(vectors)
-
     with pytest.raises(EmbedderError, match=message):
-        await embedder(ask).aembed(["one", "two"])
+        await embedder(Answer(lambda texts: vectors)).aembed(["one", "two"])
 
 
 async def test_half_a_surrogate_pair_is_not_sent() -> None:

@@ -88,7 +88,7 @@ def cohere(kind: str, **more: Any) -> Any:
 
 
 DOCUMENT, QUERY = "RETRIEVAL_DOCUMENT", "RETRIEVAL_QUERY"
-AZURE = {"deployment_id": "ours", "api_key": "key-of-azure", "api_base": "{address}"}
+AZURE = {"deployment_id": "ours", "api_key": "key-of-azure", "api_base": "{address}/"}
 WATSONX = {"api_key": "key-of-watsonx", "url": "{address}", "project_id": "p"}
 VERTEX_PATH = "/v1/projects/p/locations/us-central1/publishers/google/models"
 
@@ -159,6 +159,15 @@ ROWS = (
         config={"project_id": "p", "location": "us-central1"},
         headers={"authorization": "Bearer from-google"},
         requests=2,
+    ),
+    Row(
+        "google-vertex",
+        f"{VERTEX_PATH}/gemini-embedding-2:embedContent",
+        {"content": {"parts": [{"text": "title: none | text: one"}]}},
+        query={"content": {"parts": [{"text": "task: search result | query: one"}]}},
+        config={"project_id": "p", "model_name": "gemini-embedding-2"},
+        requests=2,
+        name="google-vertex-2",
     ),
     Row(
         "google-vertex",
@@ -245,7 +254,9 @@ def service(api: Api, row: Row, **more: Any) -> EmbeddingService:
 
 def first(api: Api, text: str = "one") -> Request:
     """The request with this text: of parallel ones, which comes first is not known."""
-    return next(request for request in api.embeddings() if any(text in t for t in request.texts))
+    return next(
+        request for request in api.embeddings() if any(t.endswith(text) for t in request.texts)
+    )
 
 
 async def test_every_hosted_provider_is_in_this_table() -> None:
@@ -349,9 +360,7 @@ async def test_a_refused_request_is_not_tried_again(api: Api, row: Row) -> None:
 @ONE_PER_PROVIDER
 async def test_a_server_that_does_not_answer_in_time(api: Api, row: Row) -> None:
     embedder = service(api, row, timeout=0.2, max_retries=1)
-    embedder.embedder._timeout = 30.0
     await embedder.embed_documents(["warm up"])
-    embedder.embedder._timeout = 0.2
     api.requests.clear()
     api.faults = ["slow", "slow"]
 
@@ -389,6 +398,15 @@ async def test_a_wrong_number_of_vectors_is_refused(api: Api, row: Row, fault: F
         await embedder.embed_documents(["one", "two"])
 
     assert len(api.requests) == 1
+
+
+@ONE_PER_PROVIDER
+async def test_a_server_that_hangs_up_is_asked_again(api: Api, row: Row) -> None:
+    embedder = service(api, row)
+    await embedder.embed_documents(["warm up"])
+    api.faults = ["hang up"]
+
+    assert (await embedder.embed_documents(["one"])).tolist() == [vector("one")]
 
 
 @TWO_TEXTS_AT_ONCE

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +51,25 @@ class Reply:
     cost: float | None = None
 
 
-Ask = Callable[[list[str], Side, float], Awaitable[Reply]]
-"""One request: texts, the side they are on, and seconds it may take."""
+class Requests(Protocol):
+    """Makes one request at a time to a provider."""
+
+    async def prepare(self) -> None:
+        """Load and find what requests need; not counted as time of a request.
+
+        Raises:
+            EmbedderError: there is no key.
+        """
+        ...
+
+    async def __call__(self, texts: list[str], side: Side, timeout: float) -> Reply:
+        """Make one request, which may take `timeout` seconds.
+
+        Raises:
+            TransientError: it failed in a way that may pass.
+            EmbedderError: it was refused, or the answer cannot be read.
+        """
+        ...
 
 
 class HostedEmbedder(ProviderEmbedder):
@@ -64,10 +81,10 @@ class HostedEmbedder(ProviderEmbedder):
 
     Args:
         settings: the checked config.
-        ask: makes one request.
+        ask: makes the requests.
     """
 
-    def __init__(self, settings: Settings, ask: Ask) -> None:
+    def __init__(self, settings: Settings, ask: Requests) -> None:
         super().__init__(settings)
         self._ask = ask
         self._retries: int = settings.get("max_retries")
@@ -97,6 +114,7 @@ class HostedEmbedder(ProviderEmbedder):
 
     async def _embed(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
         self.check_installed()
+        await self._ask.prepare()
         groups = self._pieces(texts)
         pieces = [self._worded(piece, side) for group in groups for piece in group]
         gate = asyncio.Semaphore(PARALLEL)

@@ -22,12 +22,20 @@ from .settings import Settings
 from .table import Side
 
 
-class LiteLLMRequest:
-    """Asks the model of one provider; see `hosted.Ask`."""
+class LiteLLMRequests:
+    """Asks the model of one provider; see `hosted.Requests`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._name = f"{settings.key}/{settings.get('model_name') or settings.model}"
+
+    async def prepare(self) -> None:
+        """Import litellm; its import takes seconds.
+
+        Raises:
+            EmbedderError: there is no key.
+        """
+        await asyncio.to_thread(self._prepare)
 
     async def __call__(self, texts: list[str], side: Side, timeout: float) -> Reply:
         """Make one request and return its vectors in the order of the texts.
@@ -39,7 +47,7 @@ class LiteLLMRequest:
         return await own_loop.run_async(self._make(texts, side, timeout))
 
     async def _make(self, texts: list[str], side: Side, timeout: float) -> Reply:
-        # In a thread: imports, and the files and services that credentials are read from.
+        # In a thread, because credentials may be read from files and services.
         litellm, arguments = await asyncio.to_thread(self._prepare)
         try:
             response = await litellm.aembedding(

@@ -37,36 +37,48 @@ class SentenceTransformerEmbedder(ProviderEmbedder):
 
     def _encode(self, texts: list[str], method: str) -> NDArray[np.float32]:
         self.check_installed()
-        model = _model(self.model_name, self._device)
+        shared = _model(self.model_name, self._device)
         pieces = self._pieces(texts)
-        encode = getattr(model, method, None) or model.encode  # the two came with version 5
-        vectors = encode(
-            [piece for group in pieces for piece in group],
-            batch_size=self._batch,
-            convert_to_numpy=True,
-            normalize_embeddings=self._normalise,
-            show_progress_bar=False,
-        )
+        # The two came with version 5 of the library.
+        encode = getattr(shared.model, method, None) or shared.model.encode
+        with shared.lock:
+            vectors = encode(
+                [piece for group in pieces for piece in group],
+                batch_size=self._batch,
+                convert_to_numpy=True,
+                normalize_embeddings=self._normalise,
+                show_progress_bar=False,
+            )
         return windows.join(np.asarray(vectors, dtype=np.float32), pieces)
 
 
+class _Shared:
+    """A loaded model. One call at a time: tokenizers fail when two threads use one at once."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.lock = threading.Lock()
+
+
 _lock = threading.Lock()
-_loaded: dict[tuple[str, str | None], Any] = {}
+_loaded: dict[tuple[str, str | None], _Shared] = {}
 
 
-def _model(name: str, device: str | None) -> Any:
+def _model(name: str, device: str | None) -> _Shared:
     with _lock:
         if (name, device) not in _loaded:
             from sentence_transformers import SentenceTransformer
 
-            _loaded[name, device] = SentenceTransformer(name, device=device)
+            _loaded[name, device] = _Shared(SentenceTransformer(name, device=device))
         return _loaded[name, device]
 
 
 def _after_fork() -> None:
-    """Renew the lock: a thread that held it does not exist in the child."""
+    """Renew the locks: a thread that held one does not exist in the child."""
     global _lock
     _lock = threading.Lock()
+    for shared in _loaded.values():
+        shared.lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

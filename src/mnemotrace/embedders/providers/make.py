@@ -7,7 +7,7 @@ from typing import Any
 
 from .base import ProviderEmbedder
 from .hosted import HostedEmbedder
-from .litellm_adapter import LiteLLMRequest
+from .litellm_adapter import LiteLLMRequests
 from .local import SentenceTransformerEmbedder
 from .settings import Settings
 from .table import PROVIDERS
@@ -39,5 +39,5 @@ def remake(key: str, recorded: Mapping[str, Any]) -> ProviderEmbedder:
 
 def _embedder(settings: Settings) -> ProviderEmbedder:
     if settings.provider.prefix:
-        return HostedEmbedder(settings, LiteLLMRequest(settings))
+        return HostedEmbedder(settings, LiteLLMRequests(settings))
     return SentenceTransformerEmbedder(settings)
