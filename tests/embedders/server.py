@@ -96,7 +96,7 @@ class Api:
         if fault == "hang up":
             return 200, HANG_UP, {}
         if fault == "slow":
-            time.sleep(1.0)
+            time.sleep(1.5)
         if request.path == "/api/show":
             time.sleep(self.show_delay)
         rows = [vector(text) for text in request.texts]

@@ -97,6 +97,11 @@ class LiteLLMRequests:
         what = self._settings.censor(" ".join(str(error).partition("Traceback")[0].split())[:300])
         status = getattr(error, "status_code", None)
         causes = list(_chain(error))
+        if any(type(cause).__name__ == "UnsupportedParamsError" for cause in causes):
+            return EmbedderError(  # status 500, and nothing was sent
+                f"the embedder {self._name} cannot be asked like that: {what}. Check its config; "
+                "nothing was changed."
+            )
         if any(isinstance(cause, _UNREADABLE) for cause in causes):
             return EmbedderError(
                 f"the answer of the embedder {self._name} cannot be read: {what}. Check the "
