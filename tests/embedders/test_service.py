@@ -449,7 +449,8 @@ async def test_a_query_vector_is_used_off_the_loop(embedder: Any) -> None:
 
     def use(vectors: Any) -> list[list[float]]:
         used_in.append(threading.get_ident())
-        return vectors.tolist()
+        rows: list[list[float]] = vectors.tolist()
+        return rows
 
     assert await service.embed_query_and("four", use) == [[1.0, 4.0]]
     assert used_in != [threading.get_ident()]
@@ -469,6 +470,6 @@ async def test_a_vector_that_is_refused_is_not_used() -> None:
     service = EmbeddingService(lambda texts: [[0.0, 0.0] for _ in texts])
     with pytest.raises(EmbedderError, match="vector of zeros"):
         await service.embed_query_and("x", used.append)
-    with pytest.raises(EmbedderError, match="failed on 1 text.*ZeroDivisionError"):
+    with pytest.raises(EmbedderError, match=r"failed on 1 text.*ZeroDivisionError"):
         await EmbeddingService(lambda texts: 1 / 0).embed_query_and("x", used.append)
     assert used == []
