@@ -25,6 +25,7 @@ _PROVIDERS = (
     "OLLAMA_",
     "OPENAI_",
     "QDRANT_",
+    "VERTEXAI_",
     "VOYAGE_",
     "WATSONX_",
 )

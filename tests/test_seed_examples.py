@@ -12,8 +12,7 @@ Left out, because they need CrewAI's own classes; they belong to the issue on in
 
 `ResearchFlow` is here with the steps of llama-index workflows instead of CrewAI's decorators.
 
-Left out, because hosted embedders come with a later issue: the eleven blocks of
-`Memory(embedder={"provider": ...})`, and `build_embedder` from CrewAI's own package.
+The blocks of `Memory(embedder=...)` are in tests/embedders/test_provider_memory.py.
 """
 
 from __future__ import annotations

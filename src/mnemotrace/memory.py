@@ -55,9 +55,9 @@ class Memory(MemoryView):
         storage: None for ``$MNEMOTRACE_STORAGE_DIR/memory`` or ``./.mnemotrace/memory``, a folder
             path, ``":memory:"``, the ``http(s)://`` URL of a Qdrant server, or a
             `mnemotrace.stores.backend.StorageBackend`.
-        embedder: None (the store's own; for a new store the bundled offline model), a
-            ``{"provider": ..., "config": ...}`` dict, a callable ``texts -> vectors``, or an
-            object with `embed`.
+        embedder: None (the store's own; for a new store OpenAI's where ``OPENAI_API_KEY`` is set,
+            else the bundled offline model), a provider's key or ``{"provider": ..., "config":
+            ...}`` dict, a callable ``texts -> vectors``, or an object with `embed`.
         api_key: of the Qdrant server.
         prefer_grpc: talk gRPC to the Qdrant server.
         settings: see `mnemotrace.config.MemoryConfig`; an unknown name is refused.

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from mnemotrace.embedders import wordllama
-from mnemotrace.embedders.resolve import HOSTED, resolve_embedder
-from mnemotrace.embedders.service import CUSTOM, EmbeddingService
+from mnemotrace.embedders.resolve import resolve_embedder
+from mnemotrace.embedders.service import EmbeddingService
 from mnemotrace.errors import ConfigurationError
 from mnemotrace.testing import FakeEmbedder
 
@@ -41,17 +41,46 @@ def test_a_service_is_returned_as_it_is() -> None:
     assert resolve_embedder(service) is service
 
 
-@pytest.mark.parametrize("provider", HOSTED)
-def test_a_hosted_provider_says_when_it_comes_and_what_works_now(provider: str) -> None:
-    with pytest.raises(ConfigurationError, match="next release") as raised:
-        resolve_embedder({"provider": provider, "config": {"model_name": "m"}})
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({}, "bundled/"),
+        ({"OPENAI_API_KEY": ""}, "bundled/"),
+        ({"OPENAI_API_KEY": "sk-x"}, "openai/text-embedding-3-small"),
+        ({"COHERE_API_KEY": "x", "OPENAI_BASE_URL": "http://localhost"}, "bundled/"),
+    ],
+)
+def test_a_new_store_uses_openai_where_there_is_a_key_for_it(
+    variables: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
 
-    assert provider in str(raised.value)
-    assert '"bundled"' in str(raised.value)
+    assert resolve_embedder(None).name.startswith(name)
 
 
-def test_all_thirteen_provider_keys_of_the_seeds_are_known() -> None:
-    assert len({*HOSTED, CUSTOM}) == 13
+def test_an_existing_store_keeps_its_embedder_when_a_key_appears(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+
+    assert resolve_embedder(None, {"provider": "bundled", "dimension": 1}).provider == "bundled"
+
+
+def test_a_provider_is_made_again_from_what_a_store_recorded() -> None:
+    recorded = {
+        "provider": "openai",
+        "model": "text-embedding-3-large",
+        "config": {"model_name": "text-embedding-3-large", "dimensions": 256},
+    }
+
+    service = resolve_embedder(None, recorded)
+
+    assert (service.name, service.dimension) == ("openai/text-embedding-3-large", 256)
+
+
+def test_a_providers_key_alone_takes_its_defaults() -> None:
+    assert resolve_embedder("voyageai").name == "voyageai/voyage-3"
 
 
 @pytest.mark.parametrize(

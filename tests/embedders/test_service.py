@@ -449,7 +449,8 @@ async def test_a_query_vector_is_used_off_the_loop(embedder: Any) -> None:
 
     def use(vectors: Any) -> Any:
         used_in.append(threading.get_ident())
-        return vectors.tolist()
+        rows: list[list[float]] = vectors.tolist()
+        return rows
 
     assert await service.embed_query_and("four", use) == [[1.0, 4.0]]
     assert used_in != [threading.get_ident()]

@@ -1,1 +1,5 @@
-"""Text to vectors: the bundled offline embedder, callables and objects, and the lexical vector."""
+"""Text to vectors: bundled and hosted embedders, callables and objects, and the lexical vector."""
+
+from .resolve import build_embedder
+
+__all__ = ["build_embedder"]

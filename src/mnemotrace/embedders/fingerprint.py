@@ -56,6 +56,15 @@ def describe(embedder: Any) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
+def canary_of(vector: NDArray[np.float32]) -> list[float] | None:
+    """Return what is kept of the vector of `CANARY`: length 1, rounded to 5 decimals.
+
+    None where it is all zeros.
+    """
+    length = np.linalg.norm(vector.astype(np.float64))
+    return [round(float(x), 5) for x in vector / length] if length else None
+
+
 def measure(vectors: NDArray[np.float32]) -> tuple[list[float] | None, dict[str, float]]:
     """Return the canary and the calibration from the vectors of `FIXED_TEXTS`.
 
@@ -64,14 +73,13 @@ def measure(vectors: NDArray[np.float32]) -> tuple[list[float] | None, dict[str,
             nothing about.
 
     Returns:
-        The canary's vector, length 1, rounded to 5 decimals; None where it is all zeros. Then the
-        calibration that turns a cosine into a confidence: ``lo``, which nine in ten pairs of a
+        The canary, as `canary_of` has it. Then the calibration that turns a cosine into a confidence: ``lo``, which nine in ten pairs of a
         question and a foreign note stay below (recall looks at the best of many), and ``hi``, the
         median of the questions with their own notes.
     """
+    canary = canary_of(vectors[0])
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
     unit = vectors / np.where(lengths == 0.0, 1.0, lengths)
-    canary = [round(float(x), 5) for x in unit[0]] if lengths[0, 0] else None
     cosines = unit[1::2] @ unit[2::2].T
     own = np.eye(len(_RELATED), dtype=bool)
     lo, hi = float(np.percentile(cosines[~own], 90)), float(np.median(cosines[own]))

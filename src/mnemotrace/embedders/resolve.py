@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from mnemotrace.errors import ConfigurationError
 
 from .bundled import BundledEmbedder
-from .protocol import EmbedderSpec
+from .protocol import Embedder, EmbedderSpec
+from .providers.base import ProviderEmbedder
+from .providers.make import make, remake
+from .providers.settings import check_names
+from .providers.table import PROVIDERS
 from .service import CUSTOM, EmbeddingService
 from .wordllama import WordLlamaEmbedder
 
 OFFLINE = {"bundled": BundledEmbedder, "wordllama": WordLlamaEmbedder}
 """Providers that need nothing but their name."""
 
-HOSTED = (
-    "openai",
-    "ollama",
-    "azure",
-    "google-generativeai",
-    "google-vertex",
-    "cohere",
-    "voyageai",
-    "amazon-bedrock",
-    "huggingface",
-    "jina",
-    "watsonx",
-    "sentence-transformer",
-)
-"""Provider keys of CrewAI's memory that are known here but not served yet."""
+NAMES = (*OFFLINE, *PROVIDERS, CUSTOM)
+"""Every provider key."""
 
-_WORKS_NOW = (
-    'What works now: embedder="bundled" (the default: offline, multilingual), "wordllama" '
-    "(offline, English), or your own function from a list of texts to a list of vectors"
-)
+DEFAULT_KEY = "OPENAI_API_KEY"
+"""A new store uses OpenAI's embeddings where this variable is set, else the bundled model."""
 
 
 def resolve_embedder(
@@ -45,31 +35,63 @@ def resolve_embedder(
     """Return the service for an embedder specification. Nothing is loaded or called yet.
 
     Args:
-        spec: None; "bundled" or "wordllama"; ``{"provider": ..., "config": {...}}``; a function
+        spec: None; a provider's key; ``{"provider": ..., "config": {...}}``; a function
             ``list[str] -> vectors``, sync or async; an object with ``embed``; or a service.
         recorded: fingerprint in the store's manifest, None for a new store. It decides for
-            ``spec=None``: a store is opened with the embedder it was written with, and a new one
-            gets the bundled model.
+            ``spec=None``: a store is opened with the embedder it was written with. A new one gets
+            OpenAI's text-embedding-3-small where the environment has a key for it, else the
+            bundled model.
 
     Raises:
-        ConfigurationError: the specification is wrong, names a provider that is not served, or is
-            None for a store that was written with a custom embedder.
+        ConfigurationError: the specification is wrong, names an unknown provider, or is None for a
+            store that was written with a custom embedder.
+        ImportError: the provider's library is not installed; the message has the install line.
     """
     if isinstance(spec, EmbeddingService):
         return spec
     if spec is None:
-        return _from_record(recorded) if recorded else _offline("bundled")
+        if recorded:
+            return _from_record(recorded)
+        return _from_provider("openai" if os.environ.get(DEFAULT_KEY) else "bundled", {})
     if isinstance(spec, str):
         return _from_provider(spec, {})
     if isinstance(spec, Mapping):
         return _from_mapping(spec)
-    return EmbeddingService(spec)
+    return _service(spec)
+
+
+def build_embedder(spec: Mapping[str, Any] | str) -> Embedder:
+    """Return an embedder for ``Memory(embedder=...)``, or to be called with a list of texts.
+
+    Args:
+        spec: ``{"provider": ..., "config": {...}}``, or a provider's key.
+
+    Raises:
+        ConfigurationError: the specification is wrong, or names an unknown provider.
+        ImportError: the provider's library is not installed; the message has the install line.
+    """
+    if not isinstance(spec, Mapping | str):
+        raise ConfigurationError(
+            'an embedder is built from {"provider": ..., "config": {...}} or a provider\'s key, '
+            f"not from a {type(spec).__name__}"
+        )
+    embedder: Embedder = resolve_embedder(spec).embedder
+    return embedder
+
+
+def _service(embedder: Any) -> EmbeddingService:
+    if isinstance(embedder, ProviderEmbedder):
+        return EmbeddingService(embedder, config=embedder.settings.recorded())
+    return EmbeddingService(embedder)
 
 
 def _from_record(recorded: Mapping[str, Any]) -> EmbeddingService:
     provider = str(recorded.get("provider"))
     if provider in OFFLINE:
         return _offline(provider)
+    config = recorded.get("config")
+    if provider in PROVIDERS and isinstance(config, Mapping):
+        return _service(remake(provider, config))
     raise ConfigurationError(
         f"this store was written with the embedder {provider}/{recorded.get('model')} "
         f"({recorded.get('dimension')} dimensions), which cannot be rebuilt from its name: pass it "
@@ -93,34 +115,22 @@ def _from_mapping(spec: Mapping[str, Any]) -> EmbeddingService:
 
 def _from_provider(provider: Any, config: Mapping[str, Any]) -> EmbeddingService:
     if provider == CUSTOM:
-        _only(provider, config, {"embedding_callable"})
+        check_names(provider, config, ["embedding_callable"])
         if config.get("embedding_callable") is None:
             raise ConfigurationError(
                 'embedder provider "custom" needs config {"embedding_callable": your_function}'
             )
-        return EmbeddingService(config["embedding_callable"])
+        return _service(config["embedding_callable"])
     if provider in OFFLINE:
-        _only(provider, config, set())
+        check_names(provider, config, [])
         return _offline(provider)
-    if provider in HOSTED:
-        raise ConfigurationError(
-            f'embedder provider "{provider}" is not served in this release: hosted providers are '
-            f"served from the next release. {_WORKS_NOW}"
-        )
-    known = (*OFFLINE, CUSTOM, *HOSTED)
-    near = difflib.get_close_matches(str(provider).lower(), known, n=1, cutoff=0.0)
+    if provider in PROVIDERS:
+        return _service(make(provider, config))
+    near = difflib.get_close_matches(str(provider).lower(), NAMES, n=1, cutoff=0.0)
     raise ConfigurationError(
-        f"unknown embedder provider {provider!r}; did you mean {near[0]!r}? {_WORKS_NOW}"
+        f"unknown embedder provider {provider!r}; did you mean {near[0]!r}? There are "
+        f"{', '.join(NAMES)}, and any function from a list of texts to a list of vectors"
     )
-
-
-def _only(provider: str, config: Mapping[str, Any], known: set[str]) -> None:
-    unknown = sorted(set(map(str, config)) - known)
-    if unknown:
-        takes = ", ".join(sorted(known)) or "no config"
-        raise ConfigurationError(
-            f'embedder provider "{provider}" takes {takes}; unknown here: {", ".join(unknown)}'
-        )
 
 
 def _offline(provider: str) -> EmbeddingService:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mnemotrace.errors import ConfigurationError, EmbedderError
 
-from .fingerprint import FIXED_TEXTS, describe, measure, require_same
+from .fingerprint import CANARY, FIXED_TEXTS, canary_of, describe, measure, require_same
 
 Vectors = NDArray[np.float32]
 T = TypeVar("T")
@@ -44,6 +44,7 @@ class EmbeddingService:
         model: recorded in the manifest; default: the object's ``model_name``, else the function's
             module and qualified name.
         max_batch: most texts per call; default: the object's own, else 256.
+        config: what the manifest keeps so that the embedder can be made again; no secrets.
 
     Raises:
         ConfigurationError: this cannot be used as an embedder.
@@ -56,12 +57,16 @@ class EmbeddingService:
         provider: str | None = None,
         model: str | None = None,
         max_batch: int | None = None,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
+        self.embedder = embedder
         self._documents, self._queries = _find_calls(embedder)
         self.provider = provider or _text_attribute(embedder, "provider") or CUSTOM
         self.model = model or _text_attribute(embedder, "model_name") or describe(embedder)
         self._dimension = _positive_attribute(embedder, "dimension")
         self._max_batch = max_batch or _positive_attribute(embedder, "max_batch") or MAX_BATCH
+        self._config = config
+        self._seen: dict[str, Any] | None = None
         self._fingerprint: dict[str, Any] | None = None
         self._measuring: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._executor: tuple[int, ThreadPoolExecutor] | None = None
@@ -129,8 +134,9 @@ class EmbeddingService:
     async def fingerprint(self) -> dict[str, Any]:
         """Return what a store's manifest records of this embedder; plain JSON.
 
-        Keys: ``provider``, ``model``, ``dimension``, ``canary`` (see `fingerprint.measure`) and
-        ``calibration``. The embedder is called once with a few fixed texts; the result is kept.
+        Keys: ``provider``, ``model``, ``dimension``, ``canary`` (see `fingerprint.measure`),
+        ``calibration`` and, where it can be made again from that, ``config``. The embedder is
+        called once with a few fixed texts; the result is kept.
 
         Raises:
             EmbedderError: as `embed_documents`.
@@ -139,17 +145,17 @@ class EmbeddingService:
             if self._fingerprint is None:
                 vectors = await self._embed(self._documents, FIXED_TEXTS, allow_zero=True)
                 canary, calibration = measure(vectors)
-                self._fingerprint = {
-                    "provider": self.provider,
-                    "model": self.model,
-                    "dimension": int(vectors.shape[1]),
-                    "canary": canary,
-                    "calibration": calibration,
-                }
+                self._seen = self._recognised_by(vectors.shape[1], canary)
+                self._fingerprint = {**self._seen, "calibration": calibration}
+                if self._config is not None:
+                    self._fingerprint["config"] = dict(self._config)
         return dict(self._fingerprint)
 
     async def verify(self, recorded: Mapping[str, Any]) -> None:
         """Make sure that this is the embedder a store was written with.
+
+        A hosted embedder is called with one fixed text, since each costs; any other one as for
+        `fingerprint`.
 
         Args:
             recorded: the fingerprint in the store's manifest.
@@ -158,7 +164,22 @@ class EmbeddingService:
             EmbedderMismatchError: it is another one; the message names both and the remedy.
             EmbedderError: as `embed_documents`.
         """
-        require_same(recorded, await self.fingerprint())
+        if self._config is None:
+            await self.fingerprint()
+        async with self._measure_lock():
+            if self._seen is None:
+                vectors = await self._embed(self._documents, (CANARY,), allow_zero=True)
+                self._seen = self._recognised_by(vectors.shape[1], canary_of(vectors[0]))
+        require_same(recorded, self._seen)
+
+    def _recognised_by(self, dimension: int, canary: list[float] | None) -> dict[str, Any]:
+        """Return the part of a fingerprint that tells one embedder from another."""
+        return {
+            "provider": self.provider,
+            "model": self.model,
+            "dimension": dimension,
+            "canary": canary,
+        }
 
     async def _embed(
         self,
