@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from mnemotrace import scoring
 from mnemotrace.config import MemoryConfig
@@ -140,19 +141,20 @@ class RecallRun:
 
     def measure_confidence(self) -> float:
         """Return 0..1 from the relevance of the evidence alone (see `scoring.confidence`)."""
-        return max(
-            (
-                scoring.confidence(
-                    result.best_cosine,
-                    result.ordinary_cosine,
-                    result.coverage,
-                    result.ordinary_lexical,
-                    *self.calibration,
-                )
-                for result in self.results
-            ),
-            default=0.0,
-        )
+        levels = self.calibration
+        return max((_confidence(result, *levels) for result in self.results), default=0.0)
+
+    def stands_out(self) -> dict[str, Any]:
+        """Return what the confidence was made from, for the trace."""
+        if not self.results:
+            return {}
+        result = max(self.results, key=lambda result: _confidence(result, *self.calibration))
+        return {
+            "best_cosine": result.best_cosine,
+            "ordinary_cosine": result.ordinary_cosine,
+            "coverage": result.coverage,
+            "ordinary_lexical": result.ordinary_lexical,
+        }
 
     def add_gaps(self, gaps: Iterable[str], limit: int) -> None:
         """Keep short, distinct gaps, at most `limit`."""
@@ -195,6 +197,17 @@ class RecallRun:
                 )
             )
         return matches
+
+
+def _confidence(result: SearchResult, low: float, high: float) -> float:
+    return scoring.confidence(
+        result.best_cosine,
+        result.ordinary_cosine,
+        result.coverage,
+        result.ordinary_lexical,
+        low,
+        high,
+    )
 
 
 def _reasons(c: ScoreComponents) -> list[str]:

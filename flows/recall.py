@@ -261,7 +261,7 @@ class RecallFlow(TracedWorkflow):
         """Decide from relevance alone whether the evidence suffices."""
         run: RecallRun = ev.run
         config = self.services.config
-        run.confidence = run.measure_confidence()
+        _judge(run)
         low = config.complex_query_threshold if run.complex else config.confidence_threshold_low
         budget = config.exploration_budget - run.rounds
         if run.confidence >= config.confidence_threshold_high:
@@ -332,11 +332,17 @@ class RecallFlow(TracedWorkflow):
 
 def _finish(run: RecallRun) -> RecallFinished:
     if run.depth == "shallow":
-        run.confidence = run.measure_confidence()
+        _judge(run)
     run.matches = run.build_matches()
     note(results=len(run.matches), confidence=run.confidence, gaps=len(run.gaps))
     note_content(results=[match.record.content for match in run.matches])
     return RecallFinished(run=run)
+
+
+def _judge(run: RecallRun) -> None:
+    """Say how likely the evidence answers the query, and from what that follows."""
+    run.confidence = run.measure_confidence()
+    note(**run.stands_out())
 
 
 def _distinct(texts: Iterable[str], known: Iterable[str]) -> list[str]:

@@ -64,8 +64,9 @@ def fuse(similarity: float, lexical: float, lexical_weight: float) -> float:
 
 ORDINARY = 20
 """The rank from which a record is taken as an ordinary one, that is not what was asked for."""
-_STEEPNESS, _OFFSET = 9.6, -2.1
-_DENSE_PART = 0.27
+STEEPNESS, OFFSET = 8.8, -2.2
+"""Of the logistic function that turns evidence into confidence; see `confidence`."""
+_DENSE_PART = 0.375
 _AMONG_FEW = 0.55
 
 
@@ -80,10 +81,10 @@ def confidence(
     """Return how likely the evidence answers the query, from relevance alone.
 
     What predicts it is how far the best record stands out from ordinary ones, the 20th best:
-    ``x = (1 - ordinary_lexical) * sqrt(coverage) + 0.27 * (cosine - ordinary_cosine) / (high - low)``
-    and ``1 / (1 + exp(2.1 - 9.6 * x))``, a logistic regression on the development half of LoCoMo,
+    ``x = (1 - ordinary_lexical) * sqrt(coverage) + 0.375 * (cosine - ordinary_cosine) / (high - low)``
+    and ``1 / (1 + exp(2.2 - 8.8 * x))``, a logistic regression on the development half of LoCoMo,
     where it tells apart questions whose evidence is among the ten from the others with an AUROC
-    of 0.81 (docs/quality.md). Among fewer than 20 records there is nothing to stand out from;
+    of 0.81 (`benchmarks/confidence.py`, docs/quality.md). Among fewer than 20 records there is nothing to stand out from;
     the first term is then ``0.55 * coverage**2``. Age and importance play no part.
 
     Args:
@@ -111,4 +112,4 @@ def confidence(
     evidence = matched + _DENSE_PART * min(stands_out, 2.0)
     if evidence <= 0.0:
         return 0.0
-    return 1.0 / (1.0 + math.exp(-(_STEEPNESS * evidence + _OFFSET)))
+    return 1.0 / (1.0 + math.exp(-(STEEPNESS * evidence + OFFSET)))

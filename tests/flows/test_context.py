@@ -100,7 +100,7 @@ def test_an_answer_is_found_by_its_question(memory: Memory, depth: Any) -> None:
 
 def test_sessions_scopes_and_privacies_do_not_lend_to_each_other(memory: Memory) -> None:
     """A vector never holds words of a record that whoever sees its own record may not see."""
-    shared = {"session": "monday"}
+    shared: dict[str, Any] = {"session": "monday"}
     memory.remember("Ana: public one", "/chat", **shared)
     memory.remember("Ana: secret one", "/chat", source="ana", private=True, **shared)
     memory.remember("Ben: secret two", "/chat", source="ben", private=True, **shared)
