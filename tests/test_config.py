@@ -28,7 +28,7 @@ SEED_DEFAULTS = {
     "query_analysis_threshold": 200,
 }
 OUR_DEFAULTS = {
-    "lexical_weight": 0.45,
+    "lexical_weight": 0.6,
     "llm_concurrency": 8,
     "llm_timeout": 60.0,
     "recall_timeout": 120.0,

@@ -85,7 +85,7 @@ def test_confidence_never_falls_with_better_evidence() -> None:
 
 def test_the_lexical_signal_counts_as_far_as_the_query_is_covered() -> None:
     assert scoring.lexical_share(0.4, 1.0) == 0.4
-    assert scoring.lexical_share(0.4, 0.25) == pytest.approx(0.1)
+    assert scoring.lexical_share(0.4, 0.5) == pytest.approx(0.1)
     assert scoring.lexical_share(0.4, 0.0) == 0.0
 
 

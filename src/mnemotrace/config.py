@@ -91,7 +91,7 @@ class MemoryConfig(BaseModel):
     complex_query_threshold: Unit = 0.7
     exploration_budget: Count = 1
     query_analysis_threshold: Count = 200
-    lexical_weight: Unit = 0.45
+    lexical_weight: Unit = 0.6
     llm_concurrency: AtLeastOne = 8
     llm_timeout: Positive = 60.0
     recall_timeout: Positive = 120.0

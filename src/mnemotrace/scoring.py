@@ -35,17 +35,18 @@ def recency(created_at: float, now: float, half_life_days: float) -> float:
 
 
 def lexical_share(lexical_weight: float, coverage: float) -> float:
-    """Return the weight of the lexical signal in one search: ``lexical_weight * coverage``.
+    """Return the weight of the lexical signal in one search: ``lexical_weight * coverage**2``.
 
     Lexical scores have no scale of their own, so they are taken relative to the best of the
     search. Where that best record holds one word of ten, the words say little, and the vector
-    should decide; where it holds them all, they say as much as they can.
+    should decide; where it holds them all, they say as much as they can. Squared, because even a
+    small weight of theirs outweighs the small differences between cosines (docs/quality.md).
 
     Args:
         lexical_weight: 0..1, the setting.
         coverage: the share, 0..1, of the query's terms in the record with the best lexical score.
     """
-    return lexical_weight * min(max(coverage, 0.0), 1.0)
+    return lexical_weight * min(max(coverage, 0.0), 1.0) ** 2
 
 
 def fuse(similarity: float, lexical: float, lexical_weight: float) -> float:

@@ -428,8 +428,8 @@ def test_every_score_is_the_sum_of_what_is_explained(
         assert c.recency == pytest.approx(0.5 ** (age / 30))
         assert c.importance == match.record.importance
         assert c.similarity == pytest.approx(1 / (2 - c.cosine), abs=1e-5)
-        assert c.lexical_weight == 0.45  # every word of the query is in the best match
-        semantic = 0.55 * c.similarity + 0.45 * c.lexical
+        assert c.lexical_weight == 0.6  # every word of the query is in the best match
+        semantic = 0.4 * c.similarity + 0.6 * c.lexical
         assert c.semantic == pytest.approx(semantic, abs=1e-5)
         assert match.score == pytest.approx(
             0.6 * semantic + 0.25 * c.recency + 0.15 * c.importance, abs=1e-5

@@ -124,7 +124,7 @@ def brute_force(
     relative = np.array([scores.get(hit.id, 0.0) / best if best else 0.0 for hit in hits])
     created = np.array([_seconds(hit.payload["created_at"]) for hit in hits])
     importance = np.array([hit.payload["importance"] for hit in hits])
-    weight = r.lexical_weight * covered if best else 0.0
+    weight = r.lexical_weight * covered**2 if best else 0.0
     semantic = (1 - weight) * similarity + weight * relative
     days = np.maximum(r.now.timestamp() - created, 0) / 86_400
     score = (
