@@ -243,7 +243,9 @@ class EncodingFlow(TracedWorkflow):
         for item in run.open_items:
             draft.settle(item)
         draft.fold_twins()
-        batch = in_context(self.services.store, draft.batch())
+        batch = draft.batch()
+        if self.services.config.conversation_context:
+            batch = in_context(self.services.store, batch)
         nothing_to_do = not batch.versions and not batch.retire
         if nothing_to_do or self.services.store.commit(batch):
             draft.publish()

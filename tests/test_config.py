@@ -29,6 +29,7 @@ SEED_DEFAULTS = {
 }
 OUR_DEFAULTS = {
     "lexical_weight": 0.6,
+    "conversation_context": True,
     "llm_concurrency": 8,
     "llm_timeout": 60.0,
     "recall_timeout": 120.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -118,7 +119,9 @@ def test_configuration_page_names_every_setting_with_its_default() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", text, re.MULTILINE))
     for name, field in MemoryConfig.model_fields.items():
-        shown = f'"{field.default}"' if isinstance(field.default, str) else f"{field.default:g}"
+        default = field.default
+        plain = isinstance(default, float)
+        shown = f"{default:g}" if plain else json.dumps(default).replace("true", "True")
         assert rows.get(name) == shown, name
     assert {"llm", "storage", "embedder", "api_key", "prefer_grpc"} <= rows.keys()
 

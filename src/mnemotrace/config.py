@@ -39,6 +39,7 @@ Positive = Annotated[
 ]
 Count = Annotated[int, Field(ge=0), _Number, _Allowed("a whole number, 0 or more")]
 AtLeastOne = Annotated[int, Field(ge=1), _Number, _Allowed("a whole number, 1 or more")]
+Switch = Annotated[bool, Field(strict=True), _Allowed("True or False")]
 TraceLevel = Annotated[
     Literal["off", "on", "full"], _Allowed("'off', 'on' or 'full' ('full' keeps texts)")
 ]
@@ -68,6 +69,8 @@ class MemoryConfig(BaseModel):
         query_analysis_threshold: characters from which a query is analysed by the model.
         lexical_weight: share, 0..1, of the lexical signal in the semantic term when the best
             lexical match holds every term of the query (`mnemotrace.scoring.lexical_share`).
+        conversation_context: let turns of a conversation be found by the words of the turns around
+            them too; settled when they are written.
         llm_concurrency: calls of the language model at the same time.
         llm_timeout: seconds for one call of the language model.
         recall_timeout: seconds for one recall.
@@ -92,6 +95,7 @@ class MemoryConfig(BaseModel):
     exploration_budget: Count = 1
     query_analysis_threshold: Count = 200
     lexical_weight: Unit = 0.6
+    conversation_context: Switch = True
     llm_concurrency: AtLeastOne = 8
     llm_timeout: Positive = 60.0
     recall_timeout: Positive = 120.0

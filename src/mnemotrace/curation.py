@@ -71,7 +71,8 @@ async def update(
             batch = WriteBatch([version], [retired], {old.id: old.version})
             if record.private != old.private:
                 batch = await services.in_thread(_with_history, store, batch, record, now)
-            batch = await services.in_thread(in_context, store, batch)
+            if services.config.conversation_context:
+                batch = await services.in_thread(in_context, store, batch)
             if await services.in_thread(store.commit, batch):
                 return record
     raise StoreError(

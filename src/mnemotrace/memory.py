@@ -34,6 +34,7 @@ class Settings(TypedDict, total=False):
     exploration_budget: int
     query_analysis_threshold: int
     lexical_weight: float
+    conversation_context: bool
     llm_concurrency: int
     llm_timeout: float
     recall_timeout: float

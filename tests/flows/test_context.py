@@ -180,3 +180,11 @@ def test_only_turns_and_named_sessions_take_part(memory: Memory) -> None:
     for wrong in ("", "  ", 7):
         with pytest.raises(ValueError, match="session"):
             memory.remember("x", "/chat", session=wrong)  # type: ignore[arg-type]
+
+
+def test_the_context_can_be_switched_off() -> None:
+    with Memory(
+        storage=":memory:", embedder=FakeEmbedder(), llm=None, conversation_context=False
+    ) as memory:
+        for record in memory.remember_many(TALK, "/chat", session="monday").wait(10):
+            assert same(vector_of(memory, record), encode_document(record.content))
