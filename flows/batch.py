@@ -24,7 +24,8 @@ from mnemotrace.stores.backend import (
 )
 from mnemotrace.stores.selection import Selection
 
-from .answers import ConsolidationPlan, SaveAnalysis
+from .answers import SaveAnalysis
+from .plans import CheckedPlan
 from .requests import SaveRequest
 
 _MOST_COMPARED = 32
@@ -49,7 +50,7 @@ class Item:
     """The (id, version) of the similar records the plan was made for."""
     analysis: SaveAnalysis | None = None
     analysis_failed: bool = False
-    plan: ConsolidationPlan | None = None
+    plan: CheckedPlan | None = None
     adopted: MemoryRecord | None = None
     """What this very save became before a crash."""
     outcome: MemoryRecord | None = None
@@ -163,11 +164,22 @@ class Draft:
     def settle(self, item: Item) -> None:
         """Decide what becomes of one item."""
         if item.existing is not None:
-            self._merge(item, item.existing, item.existing.content)
+            self._repeat(item, item.existing)
         elif item.plan is not None:
             self._follow(item, item.plan)
         else:
             self._insert(item)
+
+    def _repeat(self, item: Item, existing: MemoryRecord) -> None:
+        """Fold a text into the record that says it, unless this batch has changed that record."""
+        current = self.now.get(existing.id, existing)
+        unchanged = current.content == existing.content
+        if existing.id in self.retired or not (
+            unchanged or facts.covers(current.content, item.request.content)
+        ):
+            self._insert(item)
+        else:
+            self._merge(item, current, current.content)
 
     def fold_twins(self) -> None:
         """Give each record what was said with the items that repeat it: sources, metadata, ..."""
@@ -178,47 +190,24 @@ class Draft:
                 record = self.now[record_id]
                 self._merge(item, record, record.content)
 
-    def _follow(self, item: Item, plan: ConsolidationPlan) -> None:
-        """Carry out a plan. What it must not do is left out and reported.
-
-        The new text is only left out when a record that keeps its facts remains, and never when
-        the caller chose its id. Ids that were not shown are ignored.
-        """
-        shown = {record.id: record for record in item.similar}
+    def _follow(self, item: Item, plan: CheckedPlan) -> None:
+        """Carry out a plan, as far as the other texts of the batch leave room for it."""
         survivor: str | None = None
-        doomed: list[MemoryRecord] = []
-        refused: list[str] = []
-        text = item.request.content
-        merging = not item.request.explicit_id
-        for action in plan.actions:
-            record = shown.get(action.id)
-            if record is None:
-                refused.append(f"{action.action} of {action.id}, which was not shown")
-                continue
-            if record.id in self.retired:
-                continue
-            merged = (action.content or "").strip()
-            if action.action == "delete":
-                doomed.append(record)
-            elif action.action == "update" and not facts.may_replace(merged, record.content, text):
-                refused.append(f"update of {record.id} with a text that loses facts")
-            elif survivor is not None or not merging:
-                continue
-            elif action.action == "update":
-                survivor = self._merge(item, record, merged)
-            elif not plan.insert_new and facts.covers(record.content, text):
-                survivor = self._merge(item, record, record.content)
-        if refused:
-            self.run.failures.append(f"consolidation: refused {'; '.join(refused)}")
+        heir = plan.heir
+        if heir is not None and heir.id not in self.retired:
+            current = self.now.get(heir.id, heir)
+            text = plan.takes_in(current, item.request.content)
+            if text is not None:
+                survivor = self._merge(item, current, text)
         if survivor is None or plan.insert_new:
             survivor = self._insert(item)
-        gone = [r for r in doomed if r.id != survivor and r.id not in self.now]
+        gone = [r for r in plan.deleted if r.id != survivor and r.id not in self.now]
         for record in gone:
             self.base[record.id] = record
             self.retired[record.id] = survivor
         if gone:
-            heir = self.now.get(survivor) or shown[survivor]
-            self._change(heir, supersedes=[*heir.supersedes, *(record.id for record in gone)])
+            kept = self.now[survivor]
+            self._change(kept, supersedes=[*kept.supersedes, *(record.id for record in gone)])
 
     def _merge(self, item: Item, stored: MemoryRecord, text: str) -> str:
         """Fold a save into a stored record: its text, sources and explicit fields."""

@@ -33,6 +33,7 @@ from .events import (
     Settled,
     SimilarFound,
 )
+from .plans import CheckedPlan, checked_plan
 from .services import Services
 from .steps import TracedWorkflow, traced_step
 
@@ -181,12 +182,7 @@ class EncodingFlow(TracedWorkflow):
             if item.similar and item.plan is None and item.existing is None
         ]
         await asyncio.gather(*(self._judge(run, item) for item in due))
-        texts = {
-            text
-            for item in due
-            for action in (item.plan.actions if item.plan else ())
-            if action.action == "update" and (text := (action.content or "").strip())
-        }
+        texts = {item.plan.merged for item in due if item.plan and item.plan.merged}
         merged = sorted(texts - run.merged.keys())
         if merged:
             vectors = await self.services.embedder.embed_documents(merged)
@@ -198,18 +194,27 @@ class EncodingFlow(TracedWorkflow):
         system, prompt = prompts.consolidation(item.request.content, item.similar)
         with span("consolidate.text", kind="step"):
             try:
-                item.plan = await self.services.llm.ask(
+                plan = await self.services.llm.ask(
                     "consolidation", system, prompt, ConsolidationPlan
                 )
-                for action in item.plan.actions:
-                    if action.action == "update" and not (action.content or "").strip():
-                        raise LLMError(f"an update of {action.id} without its text")
             except LLMError as error:
                 run.failures.append(f"consolidation: {error}")
                 note(failed=str(error))
-                item.plan = ConsolidationPlan(actions=[], insert_new=True)
-            else:
-                note(actions=[a.action for a in item.plan.actions], insert=item.plan.insert_new)
+                item.plan = CheckedPlan()
+                return
+            item.plan = checked_plan(
+                plan,
+                item.similar,
+                item.request.content,
+                merging=not item.request.explicit_id,
+            )
+            if item.plan.refused:
+                run.failures.append(f"consolidation: refused {'; '.join(item.plan.refused)}")
+            note(
+                actions=[a.action for a in plan.actions],
+                insert=item.plan.insert_new,
+                refused=list(item.plan.refused),
+            )
 
     @traced_step(num_workers=1)
     async def write(self, ev: Settled) -> EncodingFinished | Deduplicated:
