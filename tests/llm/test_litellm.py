@@ -129,6 +129,19 @@ async def test_a_model_without_a_listed_price_has_no_cost(address: str) -> None:
     assert (await model.complete(LLMRequest("p", "", "?"))).cost is None
 
 
+async def test_the_schema_is_told_in_words_unless_the_model_is_known_to_keep_to_it(
+    address: str,
+) -> None:
+    request = LLMRequest("p", "Be terse.", "Which?", Answer.model_json_schema())
+    for name, told in (("openai/gpt-4o-mini", False), ("openai/our-own", True)):
+        await LiteLLMModel(name, api_base=address).complete(request)
+        system = Handler.bodies[-1]["messages"][0]["content"]
+        assert ('"properties":{"port":{"type":"integer"}}' in system) == told
+    Handler.refused.add("json_schema")
+    await LiteLLMModel("openai/gpt-4o-mini", api_base=address).complete(request)
+    assert '"port"' in Handler.bodies[-1]["messages"][0]["content"]
+
+
 @pytest.mark.parametrize(
     ("refused", "first", "later"),
     [
