@@ -5,6 +5,7 @@ Everything here is plain computation over records; the encoding flow does the as
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -14,7 +15,8 @@ import numpy as np
 from mnemotrace import facts, scopes
 from mnemotrace.embedders.lexical import encode_document, text_hash
 from mnemotrace.errors import ScopeError
-from mnemotrace.records import ANALYSIS_PENDING, MemoryRecord
+from mnemotrace.llm.service import Patience
+from mnemotrace.records import MemoryRecord, pending_analysis, pending_fields
 from mnemotrace.stores.backend import (
     NewVersion,
     Retirement,
@@ -31,6 +33,12 @@ from .requests import SaveRequest
 _MOST_COMPARED = 32
 """Near-identical earlier texts that one text is compared with, word by word: texts made from one
 template are all near each other, and comparing every pair would be quadratic."""
+
+MOST_CATEGORIES = 20
+MOST_NAMED = 50
+LONGEST_LABEL = 200
+"""Most categories, most entities, dates or topics of one text, and most characters of one: a model
+that goes on for ever must not fill a record with what nobody reads."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +57,8 @@ class Item:
     judged: frozenset[tuple[str, int]] = frozenset()
     """The (id, version) of the similar records the plan was made for."""
     analysis: SaveAnalysis | None = None
-    analysis_failed: bool = False
+    analysis_failed: str = ""
+    """Why the analysis that was due could not be made; empty when it was, or none was due."""
     plan: CheckedPlan | None = None
     adopted: MemoryRecord | None = None
     """What this very save became before a crash."""
@@ -82,6 +91,8 @@ class EncodingRun:
     now: datetime
     sequence: int = -1
     attempts: int = 0
+    patience: Patience | None = None
+    """How long the model is asked; None for as long as it takes."""
     judge: bool = False
     """Whether a model is there to judge similar records."""
     failures: list[str] = field(default_factory=list)
@@ -222,12 +233,18 @@ class Draft:
             "metadata": {**old.metadata, **request.metadata},
             "pinned": old.pinned or request.pinned,
         }
+        waiting = pending_fields(old.analysis)
         if request.importance is not None:
-            changes["importance"] = max(old.importance, request.importance)
+            # A default that stands in for an analysis weighs nothing against what is said now.
+            given = "importance" not in waiting
+            changes["importance"] = max(old.importance * given, request.importance)
         if old.expires_at is not None:
             # Said again without an end, it no longer ends.
             ends = request.expires_at
             changes["expires_at"] = None if ends is None else max(old.expires_at, ends)
+        if waiting:
+            # What the caller has said now is no longer for a model to fill in.
+            changes["analysis"] = pending_analysis(set(waiting) & set(request.missing))
         changes = {name: value for name, value in changes.items() if getattr(old, name) != value}
         if changes:
             self._change(old, **changes)
@@ -299,32 +316,55 @@ class Draft:
             item.outcome = self.now[record_id]
 
 
+def analysed_fields(
+    analysis: SaveAnalysis, missing: Collection[str], base: str, metadata: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what an analysis adds to a record.
+
+    Args:
+        analysis: what the model answered.
+        missing: the fields that the caller left out; the others stay as they are.
+        base: the writer's own scope; the record stays within it.
+        metadata: the caller's own, whose keys are kept.
+    """
+    found: dict[str, Any] = {}
+    if "scope" in missing:
+        found["scope"] = _placed(base, analysis.scope)
+    if "categories" in missing:
+        found["categories"] = _labels(analysis.categories, MOST_CATEGORIES)
+    if "importance" in missing:
+        found["importance"] = analysis.importance
+    named = {
+        key: values
+        for key in ("entities", "dates", "topics")
+        if key not in metadata and (values := _labels(getattr(analysis, key), MOST_NAMED))
+    }
+    found["metadata"] = {**metadata, **named}
+    return found
+
+
+def _labels(values: Iterable[str], most: int) -> list[str]:
+    """Return distinct labels, at most so many, without what is too long to be one."""
+    labels = dict.fromkeys(value.strip() for value in values)
+    return [label for label in labels if label and len(label) <= LONGEST_LABEL][:most]
+
+
 def _new_record(item: Item, now: datetime, default_importance: float) -> MemoryRecord:
     """Return the record of a new text; explicit fields win over analysis, analysis over defaults."""
     request, analysis = item.request, item.analysis
-    scope = request.scope
-    if scope is None:
-        base = request.reach[0] if request.reach else scopes.ROOT
-        scope = base if analysis is None else _placed(base, analysis.scope)
-    metadata = dict(request.metadata)
-    categories = list(request.categories or ())
-    importance = request.importance
+    base = request.reach[0] if request.reach else scopes.ROOT
+    fields: dict[str, Any] = {
+        "scope": base if request.scope is None else request.scope,
+        "categories": list(request.categories or ()),
+        "importance": default_importance if request.importance is None else request.importance,
+        "metadata": dict(request.metadata),
+    }
     if analysis is not None:
-        for key in ("entities", "dates", "topics"):
-            values = getattr(analysis, key)
-            if values and key not in metadata:
-                metadata[key] = values
-        if request.categories is None:
-            categories = list(dict.fromkeys(c.strip() for c in analysis.categories if c.strip()))
-        if importance is None:
-            importance = analysis.importance
+        fields |= analysed_fields(analysis, request.missing, base, request.metadata)
     return MemoryRecord(
         id=request.record_id,
         content=request.content,
-        scope=scope,
-        categories=categories,
-        metadata=metadata,
-        importance=default_importance if importance is None else importance,
+        **fields,
         created_at=request.created_at or now,
         last_accessed=now,
         source=request.source,
@@ -333,7 +373,7 @@ def _new_record(item: Item, now: datetime, default_importance: float) -> MemoryR
         valid_from=request.valid_from or now,
         expires_at=request.expires_at,
         pinned=request.pinned,
-        analysis=ANALYSIS_PENDING if item.analysis_failed else None,
+        analysis=pending_analysis(request.missing) if item.analysis_failed else None,
         session=request.session,
         position=request.position,
     )

@@ -16,6 +16,7 @@ from typing import Any
 from mnemotrace import prompts, scopes
 from mnemotrace.embedders.lexical import encode_document, text_hash
 from mnemotrace.errors import LLMError, RecordError, ScopeError, StoreError
+from mnemotrace.llm.service import Patience
 from mnemotrace.records import MemoryRecord
 from mnemotrace.stores.backend import Facet
 from mnemotrace.stores.selection import Selection
@@ -38,6 +39,8 @@ from .services import Services
 from .steps import TracedWorkflow, traced_step
 
 MAX_ATTEMPTS = 5
+MODEL_SHARE = 0.75
+"""Share of `encode_timeout` for asking the model: a model that hangs must not fail the save."""
 
 
 class EncodingFlow(TracedWorkflow):
@@ -52,6 +55,9 @@ class EncodingFlow(TracedWorkflow):
         """Embed the whole batch in one call and check the vectors."""
         run: EncodingRun = ev.run
         services = self.services
+        run.patience = Patience(
+            MODEL_SHARE * services.config.encode_timeout, services.config.llm_concurrency
+        )
         await services.manifest_for_reading()  # refuses another embedder; makes no store yet
         texts = [item.request.content for item in run.items]
         vectors = await services.embedder.embed_documents(texts)
@@ -138,7 +144,7 @@ class EncodingFlow(TracedWorkflow):
         ]
         if due and (reason := llm.known_unavailable()):
             for item in due:
-                item.analysis_failed = True
+                item.analysis_failed = reason
             run.failures.append(f"save analysis: {reason}")
             note(llm="skipped", reason=reason, texts=len(due))
         elif due:
@@ -150,7 +156,7 @@ class EncodingFlow(TracedWorkflow):
             )
             labels = list(known)[: prompts.MOST_CATEGORIES]
             await asyncio.gather(*(self._analyze_one(run, item, shown, labels) for item in due))
-            note(texts=len(due), failed=sum(item.analysis_failed for item in due))
+            note(texts=len(due), failed=sum(bool(item.analysis_failed) for item in due))
         else:
             note(texts=0)
         if any(i.similar and i.plan is None and i.existing is None for i in run.open_items):
@@ -163,10 +169,12 @@ class EncodingFlow(TracedWorkflow):
         system, prompt = prompts.save_analysis(item.request.content, shown, labels)
         with span("analyze.text", kind="step"):
             try:
-                answer = await self.services.llm.ask("save_analysis", system, prompt, SaveAnalysis)
+                answer = await self.services.llm.ask(
+                    "save_analysis", system, prompt, SaveAnalysis, patience=run.patience
+                )
                 scopes.normalise(answer.scope)
             except (LLMError, ScopeError) as error:
-                item.analysis_failed = True
+                item.analysis_failed = str(error) or type(error).__name__
                 run.failures.append(f"save analysis: {error}")
                 note(failed=str(error))
             else:
@@ -195,7 +203,7 @@ class EncodingFlow(TracedWorkflow):
         with span("consolidate.text", kind="step"):
             try:
                 plan = await self.services.llm.ask(
-                    "consolidation", system, prompt, ConsolidationPlan
+                    "consolidation", system, prompt, ConsolidationPlan, patience=run.patience
                 )
             except LLMError as error:
                 run.failures.append(f"consolidation: {error}")

@@ -14,7 +14,7 @@ from typing import Any
 
 from mnemotrace import scopes
 from mnemotrace.errors import InvalidInputError, RecordError
-from mnemotrace.records import as_utc
+from mnemotrace.records import ANALYSED_FIELDS, as_utc
 
 _TIMES = ("created_at", "valid_from", "expires_at")
 
@@ -52,9 +52,12 @@ class SaveRequest:
     @property
     def is_complete(self) -> bool:
         """Whether nothing is left for a language model to fill in."""
-        return (
-            self.scope is not None and self.categories is not None and self.importance is not None
-        )
+        return not self.missing
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is left for a language model to fill in."""
+        return tuple(name for name in ANALYSED_FIELDS if getattr(self, name) is None)
 
     def options(self) -> dict[str, Any]:
         """Return everything but content, id and position, for the outbox."""

@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *(
             "core",
             "curation",
+            "reanalysis",
             "discovery",
             "saving",
             "twins",

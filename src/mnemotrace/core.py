@@ -38,9 +38,10 @@ from .flows.recall import RecallFlow, ShallowRecall
 from .flows.requests import SaveRequest, checked_text
 from .flows.runtime import Runtime
 from .flows.services import Services
-from .llm.service import LLMService
+from .llm.service import LLMService, Patience
+from .reanalysis import Reanalysis
 from .receipts import SaveReceipt
-from .records import Forgotten, MemoryRecord, Recall, ScopeInfo
+from .records import Forgotten, MemoryRecord, Reanalyzed, Recall, ScopeInfo
 from .saving import SaveQueue, give_back, queue_for
 from .stores.backend import Access, StorageBackend
 from .stores.outbox import DeadLetter
@@ -316,6 +317,18 @@ class MemoryCore:
         """Write a new version of a record; the old one stays in history."""
         await self._settled()
         return await curation.update(self.services, selection, record_id, changes)
+
+    async def reanalyze(self, selection: Selection, limit: int | None) -> Reanalyzed:
+        """Analyse the records whose analysis could not be made when they were saved."""
+        await self._settled()
+        patience = Patience(timeouts=self.config.llm_concurrency)
+        work = Reanalysis(self.services, self.flows[0], patience)
+        with start_trace("reanalyze", level=self.config.trace) as trace:
+            result = await work.run(selection, limit)
+            note(analysed=int(result), failed=len(result.failed))
+        self._warn(work.failures)
+        result.trace = trace
+        return result
 
     async def forget(self, selection: Selection, *, erase: bool) -> Forgotten:
         """Erase (or only retire) the selected records, queued saves included."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Self, SupportsIndex, overload
@@ -17,6 +17,37 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 ANALYSIS_PENDING = "pending"
+ANALYSED_FIELDS = ("scope", "categories", "importance")
+"""What a language model fills in where the caller leaves it out."""
+
+
+def pending_analysis(missing: Iterable[str]) -> str | None:
+    """Return the state of a record whose analysis could not be made.
+
+    Args:
+        missing: those of `ANALYSED_FIELDS` that the caller left out.
+
+    Returns:
+        ``pending`` when all were left out, else the ones that were
+        (``pending:categories,importance``); None when none was.
+    """
+    wanted = set(missing)
+    names = [name for name in ANALYSED_FIELDS if name in wanted]
+    if not names:
+        return None
+    if len(names) == len(ANALYSED_FIELDS):
+        return ANALYSIS_PENDING
+    return f"{ANALYSIS_PENDING}:{','.join(names)}"
+
+
+def pending_fields(analysis: str | None) -> tuple[str, ...]:
+    """Return the fields that wait for an analysis; empty when there is none to be made."""
+    if analysis == ANALYSIS_PENDING:
+        return ANALYSED_FIELDS
+    state, _, names = (analysis or "").partition(":")
+    if state != ANALYSIS_PENDING:
+        return ()
+    return tuple(name for name in ANALYSED_FIELDS if name in names.split(","))
 
 
 def utc_now() -> datetime:
@@ -90,7 +121,8 @@ class MemoryRecord(BaseModel):
     expires_at: UtcDatetime | None = None
     pinned: bool = False
     analysis: str | None = None
-    """``pending`` when analysis by a language model was due but could not be made."""
+    """``pending`` when analysis by a language model was due but could not be made; where only some
+    fields wait for it, with their names (``pending:categories,importance``). See `reanalyze`."""
     session: str | None = None
     """The batch or session this was remembered in."""
     position: int | None = None
@@ -290,4 +322,33 @@ class Forgotten(int):
         self.record_ids = tuple(record_ids)
         self.versions = versions
         self.erased = erased
+        return self
+
+
+class Reanalyzed(int):
+    """How many records a `reanalyze` filled in; an int that also says which, and what is left.
+
+    Attributes:
+        record_ids: the records that were filled in.
+        failed: why each of the others could not be, by record id; they still wait.
+        trace: the step-by-step record of the run with tokens, cost and time of every call of the
+            model; None when tracing was off.
+    """
+
+    record_ids: tuple[str, ...]
+    failed: dict[str, str]
+    trace: Trace | None
+
+    def __new__(  # noqa: D102
+        cls,
+        record_ids: Iterable[str] = (),
+        *,
+        failed: Mapping[str, str] | None = None,
+        trace: Trace | None = None,
+    ) -> Self:
+        ids = tuple(record_ids)
+        self = super().__new__(cls, len(ids))
+        self.record_ids = ids
+        self.failed = dict(failed or {})
+        self.trace = trace
         return self

@@ -46,11 +46,12 @@ class Patience:
     model cannot be reached, or once as many requests in a row as allowed were not answered.
 
     Args:
-        seconds: for all requests of the run together, waiting for a free place included.
+        seconds: for all requests of the run together, waiting for a free place included; None for
+            as long as it takes.
         timeouts: requests in a row that may go unanswered, 1 or more.
     """
 
-    seconds: float
+    seconds: float | None = None
     timeouts: int = 1
     _begun: float = field(default_factory=time.perf_counter)
     _unanswered: int = 0
@@ -59,14 +60,16 @@ class Patience:
     @property
     def exhausted(self) -> str | None:
         """Why nothing more is asked; None while asking is worth it."""
-        if self._reason is None and self.left <= 0.0:
+        if self._reason is None and self.left == 0.0:
             self._reason = f"the run had no more time for the language model ({self.seconds:g} s)"
         return self._reason
 
     @property
-    def left(self) -> float:
-        """Seconds left; negative when the time is up."""
-        return self.seconds - (time.perf_counter() - self._begun)
+    def left(self) -> float | None:
+        """Seconds left, 0 or more; None for no limit."""
+        if self.seconds is None:
+            return None
+        return max(self.seconds - (time.perf_counter() - self._begun), 0.0)
 
     def answered(self) -> None:
         """Count an answer, of whatever quality: the model is there."""
@@ -143,7 +146,7 @@ class LLMService:
         """
         request = LLMRequest(purpose, system, prompt, model.model_json_schema())
         try:
-            async with asyncio.timeout(None if patience is None else max(patience.left, 0.0)):
+            async with asyncio.timeout(None if patience is None else patience.left):
                 async with self._limit():
                     reply = await self._in_time(request, retries, patience)
         except TimeoutError as error:
