@@ -9,7 +9,7 @@ import unicodedata
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
 from mnemotrace import scopes
@@ -205,6 +205,22 @@ def checked_time(value: Any, name: str) -> datetime | None:
     if not isinstance(value, datetime):
         raise InvalidInputError(f"{name} must be a datetime, not {value!r}.")
     return as_utc(value)
+
+
+def time_zone_of(*values: Any) -> tzinfo | None:
+    """Return the time zone of the first time that was given, as it was given.
+
+    A naive time, and a date, are UTC, as everywhere. None when no time was given: the zone is then
+    this machine's. The times themselves are checked by `checked_time`.
+    """
+    for value in values:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime) and value.tzinfo is not None:
+            return value.tzinfo
+        if value is not None:
+            return UTC
+    return None
 
 
 def checked_name(value: Any, name: str) -> str | None:

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
 
 from workflows.errors import WorkflowTimeoutError
@@ -122,8 +122,9 @@ class MemoryCore:
             self._emit(MemorySaveStartedEvent, value=request.content, metadata=request.metadata)
         begun = time.perf_counter()
         run = EncodingRun.of(requests, self.services.clock())
+        trace: Trace | None = None
         try:
-            with start_trace("encode", level=self.config.trace, texts=len(requests)):
+            with start_trace("encode", level=self.config.trace, texts=len(requests)) as trace:
                 await _in_time(
                     self.flows[0].run(start_event=EncodingStarted(run=run)),
                     f"Saving {len(requests)} text(s) took longer than "
@@ -131,12 +132,19 @@ class MemoryCore:
                 )
         except Exception as error:
             for request in requests:
-                self._emit(MemorySaveFailedEvent, value=request.content, error=str(error))
+                self._emit(
+                    MemorySaveFailedEvent, value=request.content, error=str(error), trace=trace
+                )
             raise
         self._warn(run.failures)
         elapsed = (time.perf_counter() - begun) * 1000
         for request in requests:
-            self._emit(MemorySaveCompletedEvent, value=request.content, save_time_ms=elapsed)
+            self._emit(
+                MemorySaveCompletedEvent,
+                value=request.content,
+                save_time_ms=elapsed,
+                trace=trace,
+            )
         return run.outcomes
 
     async def remember_many(self, requests: list[SaveRequest]) -> SaveReceipt:
@@ -199,6 +207,7 @@ class MemoryCore:
         limit: int,
         depth: str,
         now: datetime | None,
+        zone: tzinfo | None = None,
         wait: bool,
         level: Level,
     ) -> Recall:
@@ -207,7 +216,7 @@ class MemoryCore:
         self._emit(MemoryQueryStartedEvent, query=query, limit=limit)
         begun = time.perf_counter()
         moment = now or selection.as_of or self.services.clock()
-        run = RecallRun.of(query, selection, limit, depth, moment, self.config)
+        run = RecallRun.of(query, selection, limit, depth, moment, self.config, zone)
         trace: Trace | None = None
         try:
             with start_trace("recall", level=level, depth=depth, limit=limit) as trace:
