@@ -129,7 +129,7 @@ class MemoryRetrievalCompletedEvent(MemoryEvent):
 class MemoryAnalysisFailedEvent(MemoryEvent):
     """The language model failed and the memory went on without it; a warning, nothing is lost.
 
-    `operation` names what was to be analysed, such as ``save`` or ``query``.
+    `operation` names what was to be analysed, such as ``save analysis`` or ``query analysis``.
     """
 
     type: ClassVar[str] = "memory_analysis_failed"
