@@ -189,6 +189,8 @@ class EncodingFlow(TracedWorkflow):
             for item in run.open_items
             if item.similar and item.plan is None and item.existing is None
         ]
+        if run.patience is not None:
+            run.patience.next_phase()
         await asyncio.gather(*(self._judge(run, item) for item in due))
         texts = {item.plan.merged for item in due if item.plan and item.plan.merged}
         merged = sorted(texts - run.merged.keys())

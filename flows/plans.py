@@ -53,7 +53,8 @@ def checked_plan(
     """Return the plan without what it must not do.
 
     The new text is only left out when a record that keeps its facts remains. A merged text must
-    keep the facts of both and bring none of its own. Ids that were not shown, and records that
+    keep the facts of both and bring none of its own. A short text does not outdate all of a long
+    record; both stay. Ids that were not shown, and records that
     two actions disagree about, are left alone.
 
     Args:
@@ -77,7 +78,10 @@ def checked_plan(
         elif len(kinds[action.id]) > 1:
             refused[f"{' and '.join(sorted(kinds[action.id]))} of {action.id} at once"] = None
         elif action.action == "delete":
-            deleted[record.id] = record
+            if facts.says_much_more(record.content, text):
+                refused[f"delete of {record.id}, which says much more than the new text"] = None
+            else:
+                deleted[record.id] = record
         elif heir is not None or not merging:
             continue
         elif action.action == "update":

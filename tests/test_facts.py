@@ -163,3 +163,16 @@ def test_what_a_merge_brings_of_its_own_is_found(merged: str, invented: set[str]
 def test_a_merge_may_not_be_much_longer_than_what_it_merges() -> None:
     assert facts.may_replace("tea and ink, " * 10, "tea", "ink") is False
     assert facts.may_replace("tea and ink", "tea", "ink") is True
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "more"),
+    [
+        ("Ann works at Alpha", "Ann works at Beta", False),
+        ("The party is on Friday at 14:00 in room 5", "The party is cancelled", False),
+        ("The archive is in Paris. " * 9 + "The code is 7413.", "The archive moved to Rome", True),
+        ("the archive is full " * 9, "the archive is empty", False),
+    ],
+)
+def test_a_short_text_does_not_outdate_a_long_one(old: str, new: str, more: bool) -> None:
+    assert facts.says_much_more(old, new) is more

@@ -293,5 +293,17 @@ def may_replace(merged: str, old: str, new: str) -> bool:
     return len(lost) <= len(brought) and _numbers(lost) <= _numbers(brought)
 
 
+def says_much_more(old: str, new: str) -> bool:
+    """Tell whether an old text says so much more than a new one that this cannot outdate it all.
+
+    It is over three times as long, and more of its protected terms would go than the new text
+    brings: one sentence contradicts one sentence of a long text, not the whole.
+    """
+    if len(old) <= 3 * len(new):
+        return False
+    brought = protected_terms(new).keys() - protected_terms(old).keys()
+    return len(missing_terms(new, old)) > len(brought)
+
+
 def _numbers(terms: Iterable[str]) -> int:
     return sum(term.removeprefix("-")[:1].isdigit() for term in terms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -184,6 +185,18 @@ def test_a_plan_that_contradicts_itself_leaves_the_record_alone(
     assert heard.of(MemoryAnalysisFailedEvent)
 
 
+def test_a_short_text_does_not_outdate_a_long_record(open_memory: OpenMemory) -> None:
+    """Probe 25, for deletion: the end of a long record stays in reach."""
+    long = "The archive is in Paris. " * 40 + "The vault code is 7413."
+    new = "The archive moved to Rome."
+    memory = open_memory(llm=by_text({new: plan(("old", "delete"))}), embedder=Alike())
+    memory.remember(long, record_id="old", **COMPLETE)
+    with RecordingListener() as heard:
+        memory.remember(new, **COMPLETE)
+    assert texts(memory) == {long, new}
+    assert heard.of(MemoryAnalysisFailedEvent)
+
+
 # -- several texts of one batch and one record ---------------------------------------------------
 
 
@@ -263,8 +276,7 @@ def test_one_fact_in_many_words_saved_in_parallel_is_one_record(open_memory: Ope
     """Probe 26: from tasks and batches through two memories, judged by a model each time."""
 
     def same(request: LLMRequest) -> dict[str, Any]:
-        ids = [line.split("id=")[1].split(":")[0] for line in request.prompt.splitlines()
-               if "id=" in line]  # fmt: skip
+        ids = re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", request.prompt)
         return plan(*((name, "keep") for name in ids))
 
     llm = ScriptedLLM({"consolidation": same}, delay=0.005)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -285,6 +286,20 @@ def test_a_record_that_changes_meanwhile_is_not_overwritten(
     else:
         assert result == 0
         assert (current.scope, current.categories, current.analysis) == ("/mine", [], None)
+
+
+def test_two_calls_at_once_analyse_each_record_once(open_memory: OpenMemory) -> None:
+    open_memory(llm=None).remember_many([f"text {word}" for word in "abcdef"]).wait(20)
+    memories = [open_memory(llm=up(delay=0.01)) for _ in range(2)]
+
+    async def both() -> list[Any]:
+        return list(await asyncio.gather(*(memory.areanalyze() for memory in memories)))
+
+    results = asyncio.run(both())
+    assert sum(results) == 6
+    assert all(not result.failed for result in results)
+    for record in memories[0].list_records():
+        assert (record.version, record.scope, record.analysis) == (2, "/found", None)
 
 
 def test_a_model_that_fills_a_record_with_labels_is_cut_short(open_memory: OpenMemory) -> None:

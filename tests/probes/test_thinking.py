@@ -361,6 +361,18 @@ def test_a_hanging_model_loses_no_text_of_a_batch(
     assert {"save analysis", "consolidation"} <= set(operations(heard))
 
 
+def test_a_hanging_model_costs_a_single_save_one_wait(
+    open_memory: OpenMemory, hanging: ScriptedLLM
+) -> None:
+    """It is not asked to judge after it did not answer the analysis."""
+    open_memory(embedder=Alike()).remember("an old note", **COMPLETE)
+    memory = open_memory(llm=hanging, embedder=Alike(), llm_timeout=0.3)
+    with RecordingListener() as heard:
+        memory.remember("a new note")
+    assert len(hanging.requests) == 1
+    assert operations(heard) == ["save analysis", "consolidation"]
+
+
 def test_a_model_that_hangs_now_and_then_costs_only_those_texts(open_memory: OpenMemory) -> None:
     async def moody(request: LLMRequest) -> Any:
         return await hang(request) if '"bad' in request.prompt else ANALYSIS

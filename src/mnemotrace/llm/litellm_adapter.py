@@ -152,11 +152,15 @@ def _ways(schema: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
 
 
 def _holds_to_schema(litellm: Any, model: str) -> bool:
-    """Tell whether litellm knows this model to answer by a schema."""
-    try:
-        return bool(litellm.supports_response_schema(model=model))
-    except Exception:  # noqa: BLE001 - what it raises for a model it does not know
-        return False
+    """Tell whether litellm's list knows this model to answer by a schema.
+
+    litellm's own function for that asks the server, for some providers, and waits for it.
+    """
+    for name in (model, model.partition("/")[2]):
+        known = litellm.model_cost.get(name)
+        if known is not None:
+            return bool(known.get("supports_response_schema"))
+    return False
 
 
 def _form_refused(litellm: Any, error: Exception) -> bool:

@@ -75,6 +75,11 @@ class Patience:
         """Count an answer, of whatever quality: the model is there."""
         self._unanswered = 0
 
+    def next_phase(self) -> None:
+        """Ask no more when the last phase of the run ended without an answer in time."""
+        if self._unanswered and self._reason is None:
+            self._reason = "the language model did not answer the last requests of this run in time"
+
     def failed(self, error: LLMError) -> None:
         """Count a request that got no answer."""
         self._unanswered += isinstance(error, LLMTimeoutError)
