@@ -212,11 +212,10 @@ class EncodingFlow(TracedWorkflow):
                 note(failed=str(error))
                 item.plan = CheckedPlan()
                 return
-            item.plan = checked_plan(
-                plan,
-                item.similar,
-                item.request.content,
-                merging=not item.request.explicit_id,
+            # In a thread: comparing long texts word by word takes a while.
+            merging = not item.request.explicit_id
+            item.plan = await self.services.in_thread(
+                checked_plan, plan, item.similar, item.request.content, merging
             )
             if item.plan.refused:
                 run.failures.append(f"consolidation: refused {'; '.join(item.plan.refused)}")

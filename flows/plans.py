@@ -48,7 +48,7 @@ class CheckedPlan:
 
 
 def checked_plan(
-    plan: ConsolidationPlan, similar: Sequence[MemoryRecord], text: str, *, merging: bool = True
+    plan: ConsolidationPlan, similar: Sequence[MemoryRecord], text: str, merging: bool = True
 ) -> CheckedPlan:
     """Return the plan without what it must not do.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from mnemotrace import facts
@@ -176,3 +178,13 @@ def test_a_merge_may_not_be_much_longer_than_what_it_merges() -> None:
 )
 def test_a_short_text_does_not_outdate_a_long_one(old: str, new: str, more: bool) -> None:
     assert facts.says_much_more(old, new) is more
+
+
+def test_long_texts_are_compared_in_a_moment() -> None:
+    """Not each sentence with each: that would take minutes."""
+    old = " ".join(f"Item {i} is kept in box {i * 7} of room {i % 9}." for i in range(3000))
+    new = " ".join(f"Part {i} is kept in bag {i * 3} of hall {i % 7}." for i in range(3000))
+    begun = time.perf_counter()
+    assert facts.may_replace(f"{old} {new}", old, new)
+    assert not facts.may_replace(f"{old} {new}", old, f"{new} Item 5 is not kept in box 35.")
+    assert time.perf_counter() - begun < 10.0

@@ -121,7 +121,7 @@ _TOKEN = re.compile(
 def _number(token: str) -> str:
     """Write a number one way: ``1,000`` and ``1000`` are the same, ``1.5`` and ``15`` are not."""
     token = token.replace("−", "-")
-    if re.fullmatch(r"-?\d{1,3}(?:,\d{3})+", token):
+    if "," in token and re.fullmatch(r"-?\d{1,3}(?:,\d{3})+", token):
         return token.replace(",", "")
     return token
 
@@ -187,11 +187,20 @@ def contradicts(survivor: str, text: str) -> bool:
     must be negated equally often, and hold no opposites (``open``, ``closed``). When in doubt the
     answer is True: a text that is kept twice costs less than one that is lost.
     """
-    there = [_Sentence.of(part) for part in _sentences(survivor)]
-    for part in _sentences(text):
+    there = {part: _Sentence.of(part) for part in _sentences(survivor)}
+    where: dict[str, list[str]] = {}
+    for part, sentence in there.items():
+        for term in sentence.topic:
+            where.setdefault(term, []).append(part)
+    for part in dict.fromkeys(_sentences(text)):
+        if part in there:
+            continue
         said = _Sentence.of(part)
-        shared = max((len(said.topic & other.topic) for other in there), default=0)
-        nearest = [other for other in there if len(said.topic & other.topic) == shared > 0]
+        shared: Counter[str] = Counter()
+        for term in said.topic:
+            shared.update(where.get(term, ()))
+        most = max(shared.values(), default=0)
+        nearest = [there[other] for other, count in shared.items() if count == most]
         if nearest and not any(said.agrees(other) for other in nearest):
             return True
     return False
@@ -199,7 +208,7 @@ def contradicts(survivor: str, text: str) -> bool:
 
 def _sentences(text: str) -> list[str]:
     plain = unicodedata.normalize("NFKC", text)
-    return [part for part in _SENTENCE_END.split(plain) if part.strip()]
+    return [part for text in _SENTENCE_END.split(plain) if (part := text.strip())]
 
 
 @dataclass(frozen=True, slots=True)
