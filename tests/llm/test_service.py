@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from mnemotrace.errors import LLMError, LLMUnavailableError
 from mnemotrace.llm import service as service_module
@@ -227,6 +227,25 @@ async def test_a_run_may_forgo_retries() -> None:
         await LLMService(llm).ask("find_port", "", "?", Answer, retries=0)
 
     assert len(llm.requests) == 1
+
+
+@pytest.mark.parametrize(("length", "same"), [(10, True), (200_000, False)])
+async def test_a_long_answer_is_parsed_off_the_loop(length: int, same: bool) -> None:
+    threads: list[threading.Thread] = []
+
+    class Note(BaseModel):
+        text: str
+
+        @field_validator("text")
+        @classmethod
+        def _seen(cls, value: str) -> str:
+            threads.append(threading.current_thread())
+            return value
+
+    llm = ScriptedLLM({"note": {"text": "x" * length}})
+    await LLMService(llm).ask("note", "", "?", Note)
+
+    assert (threads == [threading.current_thread()]) is same
 
 
 async def test_an_endless_answer_is_not_read() -> None:

@@ -18,6 +18,7 @@ from mnemotrace.trace import note_content, record_llm_call
 from .parsing import parse_json
 from .protocol import LLM, LLMReply, LLMRequest, LLMTimeoutError, TransientLLMError
 from .resolve import NoLLM
+from .threads import call_in_thread
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,9 @@ WARNINGS = 100
 
 MAX_REPLY = 2_000_000
 """Characters of an answer from which it is not read: no question here has such an answer."""
+
+LONG_REPLY = 50_000
+"""Characters of an answer from which it is parsed in a thread, so that the loop goes on."""
 
 
 @dataclass(slots=True)
@@ -166,6 +170,8 @@ class LLMService:
                 f"the language model's answer has {len(reply.text)} characters, more than the "
                 f"{MAX_REPLY} that are read"
             )
+        if len(reply.text) > LONG_REPLY:
+            return await call_in_thread(parse_json, reply.text, model)
         return parse_json(reply.text, model)
 
     async def _in_time(
