@@ -263,8 +263,7 @@ class RecallFlow(TracedWorkflow):
         return Searched(run=run)
 
     def _confident(self, run: RecallRun) -> bool:
-        confidence = run.measure_confidence(tokenize(run.query))
-        return confidence >= self.services.config.confidence_threshold_high
+        return run.measure_confidence() >= self.services.config.confidence_threshold_high
 
     async def _search_pair(self, run: RecallRun, query: SubQuery, selection: Selection) -> None:
         run.searched.add((query.text, selection))

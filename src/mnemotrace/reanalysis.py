@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from .embedders.lexical import text_hash
 from .flows.batch import EncodingRun, Item, analysed_fields
+from .flows.context import in_context
 from .flows.encoding import EncodingFlow
 from .flows.events import SimilarFound
 from .flows.requests import SaveRequest
@@ -110,7 +111,7 @@ class Reanalysis:
                 [Retirement(old.id, old.version, now, "superseded", old.id)],
                 {old.id: old.version},
             )
-            if store.commit(batch):
+            if store.commit(in_context(store, batch)):
                 self.done.append(old.id)
             else:
                 self.failed[old.id] = "it was changed while it was analysed; call again"

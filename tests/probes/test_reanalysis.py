@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from mnemotrace import Memory, MemoryRecord
+from mnemotrace.embedders.lexical import encode_document
 from mnemotrace.errors import InvalidInputError, LLMError, LLMUnavailableError, ScopePermissionError
 from mnemotrace.events import MemoryAnalysisFailedEvent
 from mnemotrace.llm.protocol import LLMRequest
 from mnemotrace.records import ANALYSED_FIELDS, pending_analysis, pending_fields, utc_now
+from mnemotrace.stores.points import point_id
 from mnemotrace.testing import RecordingListener, ScriptedLLM
 
 OpenMemory = Callable[..., Memory]
@@ -319,3 +321,32 @@ def test_the_state_of_a_record_says_what_waits(count: int) -> None:
     assert pending_fields(state) == names
     assert (state is None) == (count == 0)
     assert pending_fields(None) == pending_fields("other") == ()
+
+
+def test_a_conversation_that_moves_keeps_its_context_and_lends_none(
+    open_memory: OpenMemory,
+) -> None:
+    """The words of a turn go with it to its new scope, and leave the one it fell to."""
+    talk = ["Ana: where did you grow up?", "Ben: in Oslo, by the harbour.", "Ana: did you sail?"]
+    memory = open_memory(llm=None)
+    memory.remember_many(talk, session="monday").wait(10)
+
+    def answer(request: LLMRequest) -> Any:
+        return {**ANALYSIS, "scope": "/" if "sail" in request.prompt else "/found"}
+
+    after = open_memory(llm=up(answer))
+    assert after.reanalyze() == 3
+    records = {record.content: record for record in after.list_records()}
+    assert [records[text].scope for text in talk] == ["/found", "/found", "/"]
+    for text, before, behind in (
+        (talk[0], [], [talk[1]]),
+        (talk[1], [talk[0]], []),
+        (talk[2], [], []),
+    ):
+        wanted = encode_document(text, before, behind)
+        record = records[text]
+        store: Any = after.store
+        point = point_id(record.id, record.version)
+        (row,) = store._generation().collection.retrieve([point], vectors=True)
+        assert row.lexical.indices == wanted.indices
+        assert row.lexical.values == pytest.approx(wanted.values, abs=1e-5)
