@@ -12,6 +12,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from mnemotrace.errors import LLMError
+from mnemotrace.prompts import VERSION
 from mnemotrace.trace import note_content, record_llm_call
 
 from .parsing import parse_json
@@ -153,6 +154,7 @@ class LLMService:
                 took,
                 attempt=attempt,
                 error=failure,
+                prompt_version=VERSION,
             )
 
 
