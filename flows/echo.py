@@ -55,13 +55,14 @@ double. A shorter one ("Yes.") is said by chance too often."""
 
 _SPEAKER = r"(?:[^\W\d_][\w .'’()-]{0,39}[:：][ \t]*)?"
 _MARKER = r"(?:[-*+•‣▪·–—][ \t]+|\d{1,3}[.)][ \t]+|>[ \t]?|\[[01](?:\.\d+)?\][ \t]+)"
-_ITEM = re.compile(rf"^[ \t]*{_SPEAKER}{_MARKER}+(?P<body>\S.*?)[ \t]*$", re.MULTILINE)
+_ITEM = re.compile(rf"^[ \t]*{_SPEAKER}{_MARKER}+(?P<body>\S.*)", re.MULTILINE)
 _QUOTES = re.compile(r"[\"“„「『«](?P<body>[^\"“”„「」『』«»\n]{4,2000})[\"”“」』»]")
 _TAGS = re.compile(
-    r"<(?P<tag>memory|fact|record|item)\b[^>]{0,200}>(?P<body>.{1,4000}?)</(?P=tag)>",
-    re.DOTALL | re.IGNORECASE,
+    r"<(?P<tag>memory|fact|record|item)\b[^>]{0,200}>(?P<body>[^<]{1,4000})</(?P=tag)>",
+    re.IGNORECASE,
 )
-_ATTRIBUTION = re.compile(r"[ \t]*\([^()\n]*/[^()\n]*\)$")
+_ORIGIN = r"\([^()/\n]{0,200}/[^()\n]{0,300}\)"
+_ATTRIBUTION = re.compile(rf"{_ORIGIN}$")
 _DENSE = re.compile(r"[\u1100-\u11ff\u3041-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _OPENERS = " \t\"“„「『«'‘([*_`>-"
 _OPENING_QUOTES = '"“„「『«'
@@ -155,9 +156,10 @@ def quoted_parts(text: str) -> list[Quoted]:
 
 def _readings(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """Return the spans that may be the quoted text: with and without attribution and quotes."""
+    end = start + len(text[start:end].rstrip())
     spans = [(start, end)]
     if attribution := _ATTRIBUTION.search(text, start, end):
-        spans.append((start, attribution.start()))
+        spans.append((start, start + len(text[start : attribution.start()].rstrip())))
     for begin, stop in list(spans):
         body = text[begin:stop].rstrip("*").rstrip()
         if len(body) > 2 and body[0] in _OPENERS and body[-1] in _CLOSERS:
@@ -197,8 +199,8 @@ def _standing(text: str, content: str) -> Iterable[tuple[int, int]]:
         return
     pattern = r"\s+".join(re.escape(word) for word in words)
     for match in re.finditer(rf"(?<!\w){pattern}(?P<ends>[{_ENDS}]*)", text):
-        before = text[: match.start()][-40:].rstrip(_OPENERS)
-        after = text[match.end() :][:40]
+        before = text[max(0, match.start() - 40) : match.start()].rstrip(_OPENERS)
+        after = text[match.end() : match.end() + 40]
         rest = after.lstrip(_CLOSERS)
         opened = not before or before[-1] in f"\n{_ENDS}:：;|>)]}}」』”"
         closed = (
@@ -249,7 +251,7 @@ class Marked:
         mark_of = rf"\[{word}:\d+\]"
         self._marks = re.compile(mark_of)
         self._dressed = re.compile(
-            rf"(?:\[[01](?:\.\d+)?\][ \t]*)?{mark_of}[{_ENDS}]*(?:[ \t]*\([^()\n]*/[^()\n]*\))?"
+            rf"(?:\[[01](?:\.\d+)?\][ \t]*)?{mark_of}[{_ENDS}]*(?:[ \t]*{_ORIGIN})?"
         )
         self.known: dict[str, str] = {}
         self._outdated: dict[tuple[str, ...], str] = {}

@@ -25,6 +25,11 @@ LONGEST_LABEL = 60
 _SEPARATORS = re.compile(r"[\s_\-‐‑–]+")
 
 
+_COUNT = re.compile(r"\s*\(\d+\)\s*$")
+_PLACEHOLDER = re.compile(r"[{<\[].*[\]}>]")
+_NOTHING = frozenset({"none", "null", "nil", "n/a", "na", "(none)", "unknown", "undefined"})
+
+
 def spelling(name: str) -> str:
     """Return what names have in common that differ in case, width, spaces, ``-`` and ``_`` only."""
     plain = unicodedata.normalize("NFKC", name).casefold()
@@ -66,15 +71,29 @@ class Filing:
         Raises:
             ScopeError: the suggested scope is none (``..``, control characters, too long).
         """
-        path = self._fitted(base, _names(scopes.normalise(answer.scope)))
+        path = self._fitted(base, self._meant(answer.scope))
         self._learn(path)
         labels: dict[str, str] = {}
         for name in answer.categories:
-            if len(name) <= LONGEST_LABEL:
+            if len(name) <= LONGEST_LABEL and spelling(name) not in _NOTHING:
                 key = spelling(name)
                 labels.setdefault(key, self._labels.setdefault(key, name))
         kept = list(labels.values())[:MAX_CATEGORIES]
         return answer.model_copy(update={"scope": path, "categories": kept})
+
+    def _meant(self, scope: str) -> list[str]:
+        """Return the names of a suggested scope without what models copy along with it.
+
+        That is: quotes, the record count behind a listed scope, the placeholders of the pattern
+        in the prompt, and words for "none".
+        """
+        plain = scopes.normalise(scope)
+        names = _names(plain)
+        if plain not in self._known:
+            names = _names(_COUNT.sub("", plain).replace('"', "").replace("`", ""))
+        kept = [name for name in map(str.strip, names) if not _PLACEHOLDER.fullmatch(name)]
+        kept = [name for name in kept if name not in ("", ".", "..")]
+        return [] if spelling("/".join(kept)) in _NOTHING else kept
 
     def _fitted(self, base: str, names: list[str]) -> str:
         """Return the scope below `base` that the names lead to, along existing ones."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -404,3 +405,29 @@ def test_overlapping_parts_are_settled_in_favour_of_the_longest() -> None:
     parts = [Remembered(5, 9, "b"), Remembered(0, 9, "a"), Remembered(9, 12, "c")]
     assert settled("x" * 20, parts) == [parts[1], parts[2]]
     assert settled("x" * 9, [parts[1]]) == []
+
+
+HARD = {
+    "dots": "." * 60_000,
+    "spaced": "- a" + " " * 60_000 + "x",
+    "open tags": "<memory>" * 8_000,
+    "slashes": "- a (" + "/" * 60_000,
+    "brackets": "- " + "(" * 30_000 + ")" * 30_000,
+    "quotes": '"aaaaa' * 10_000,
+    "markers": "- " * 30_000,
+    "citations": ">" * 60_000,
+    "line ends": "。" * 30_000 + " " * 30_000 + "\n",
+    "blank": "a" + " \t" * 30_000 + "\n" * 100 + "b",
+    "names": "A b " * 15_000 + ":",
+}
+
+
+@pytest.mark.parametrize("kind", HARD)
+def test_no_text_makes_the_guard_or_the_cutting_slow(open_memory: OpenMemory, kind: str) -> None:
+    """Regular expressions over 60,000 hostile characters stay linear."""
+    memory = open_memory({"memories": []}, embedder=FakeEmbedder(dimension=64))
+    memory.remember(PORT, **FIELDS)
+    memory.recall("port")
+    begun = time.perf_counter()
+    assert memory.extract_memories(HARD[kind]) == []
+    assert time.perf_counter() - begun < 5.0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from mnemotrace import Memory
+from mnemotrace import Memory, scopes
 from mnemotrace.errors import ScopeError
 from mnemotrace.flows.answers import SaveAnalysis
 from mnemotrace.flows.filing import Filing, spelling
@@ -94,6 +95,50 @@ def test_a_scope_never_leaves_the_writers_own(suggested: str, scope: str) -> Non
     assert settled(suggested, "/project/alpha").scope == scope
 
 
+@pytest.mark.parametrize(
+    ("suggested", "scope"),
+    [
+        ("/project/alpha (5)", "/project/alpha"),
+        ('"/project/alpha/api design" (2)', "/project/alpha/api design"),
+        ("`/project/alpha`", "/project/alpha"),
+        ("/project/{identifier}", "/project"),
+        ("/{entity type}/{identifier}", "/"),
+        ("/<project>/[name]", "/"),
+        ("none", "/"),
+        ("(none)", "/"),
+        ("N/A", "/"),
+        ("/none/such", "/none/such"),
+        ("/release (2)", "/release"),
+    ],
+)
+def test_what_models_copy_from_the_prompt_is_no_part_of_a_scope(suggested: str, scope: str) -> None:
+    assert settled(suggested).scope == scope
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_passes_as_a_scope_is_fitted_without_an_error(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(300):
+        text = "".join(
+            rng.choice("/.\"`'{}<>() 1aA연-_\u00a0\u0130") for _ in range(rng.randrange(20))
+        )
+        try:
+            scopes.normalise(text)
+        except ScopeError:
+            continue
+        for base in ("/", "/project/alpha", "/연구"):
+            path = settled(text, base).scope
+            assert scopes.contains(base, path)
+            assert scopes.normalise(path) == path
+            assert scopes.depth(path) <= scopes.depth(base) + 3
+
+
+def test_a_scope_whose_name_ends_in_a_number_in_brackets_is_used_as_it_is() -> None:
+    filing = Filing({"/release (2)": 1, "/release": 5}, {})
+    answer = filing.settle(SaveAnalysis(scope="/release (2)", importance=0), "/")
+    assert answer.scope == "/release (2)"
+
+
 def test_a_writer_whose_own_scope_is_as_deep_as_can_be_stays_there() -> None:
     base = "/x" * 32
     assert settled("/more", base).scope == base
@@ -112,7 +157,16 @@ def test_the_larger_of_two_spellings_wins_unless_one_is_exact() -> None:
 
 
 def test_categories_are_spelled_as_the_existing_ones() -> None:
-    given = ("DATABASE", "database", "User Interface", "데이터베이스", "ｎｅｗ", "New", "x" * 61)
+    given = (
+        "none",
+        "DATABASE",
+        "database",
+        "User Interface",
+        "데이터베이스",
+        "ｎｅｗ",
+        "New",
+        "x" * 61,
+    )
     assert settled("/a", categories=given).categories == [
         "Database", "user-interface", "데이터베이스", "ｎｅｗ",
     ]  # fmt: skip
