@@ -10,7 +10,7 @@ already shows to the one who asks, so nothing can be lost by it:
    there in recalled form, which is either
 
    - the whole text of a record that this memory returned recently, standing by itself (a line, a
-     sentence, a quotation), or
+     sentence), but not behind the name of a person ("Ann: ..."): that is Ann's own word, or
    - something that looks quoted, and is stored: a list item or citation, a scored line as
      `MemoryMatch.format` writes it, an item as `Recall.format` writes it, a text in quotation
      marks or in ``<memory>`` tags.
@@ -61,6 +61,15 @@ _TAGS = re.compile(
     r"<(?P<tag>memory|fact|record|item)\b[^>]{0,200}>(?P<body>[^<]{1,4000})</(?P=tag)>",
     re.IGNORECASE,
 )
+_LABEL = re.compile(r"[ \t]*(?P<name>[^\W\d_][\w .'’()-]{0,39})[:：]")
+_AGENTS = re.compile(
+    r"assistant|agent|\bai\b|\bbot\b|system|model|tool|context|memor|remember|recall|known|facts?\b"
+    r"|background|어시스턴트|도우미|에이전트|시스템|기억|메모리|助手|代理|系统|记忆|アシスタント|システム"
+    r"|記憶|メモリ",
+    re.IGNORECASE,
+)
+"""Names before a colon that stand for no person: what is said there may be recalled."""
+
 _ORIGIN = r"\([^()/\n]{0,200}/[^()\n]{0,300}\)"
 _ATTRIBUTION = re.compile(rf"{_ORIGIN}$")
 _DENSE = re.compile(r"[\u1100-\u11ff\u3041-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
@@ -187,7 +196,8 @@ def returned_parts(
         for content in dict.fromkeys((record.content, inert(record.content))):
             for start, end in _standing(text, content):
                 cited = any(q.start <= start and end <= q.end + 1 for q in quoted)
-                if cited or (record.is_current and _is_telling(content)):
+                plain = record.is_current and _is_telling(content) and not _own_word(text, start)
+                if cited or plain:
                     found.append(Remembered(start, end, record.content, record.is_current))
     return found
 
@@ -213,6 +223,12 @@ def _standing(text: str, content: str) -> Iterable[tuple[int, int]]:
         glued = bool(match["ends"]) and rest[:1].isalnum() and not _DENSE.match(rest)
         if opened and closed and not glued:
             yield match.start(), match.start("ends")
+
+
+def _own_word(text: str, position: int) -> bool:
+    """Tell whether a line names a person as its speaker, to the left of a position."""
+    label = _LABEL.match(text, text.rfind("\n", 0, position) + 1)
+    return label is not None and label.end() <= position and not _AGENTS.search(label["name"])
 
 
 def _is_telling(content: str) -> bool:

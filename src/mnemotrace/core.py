@@ -293,11 +293,12 @@ class MemoryCore:
 
         Args:
             selection: what is visible to the caller: only that can be an echo.
-            now: timezone-aware, from which relative times in the text count; the clock when None.
+            now: timezone-aware, from which relative times in the text count; when None, the
+                present in this machine's time zone.
         """
         self.check_open()
         checked_text(content)
-        moment = now or self.services.clock()
+        moment = now or self.services.clock().astimezone()
         run = ExtractionRun(content, selection, moment, self._returned.ids)
         with start_trace("extract", level=self.config.trace, characters=len(content)) as trace:
             await _in_time(

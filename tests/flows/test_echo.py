@@ -82,7 +82,7 @@ PASTED: dict[str, Callable[[Recall], str]] = {
     "in tags": lambda found: "\n".join(f"<memory>{m.record.content}</memory>" for m in found),
     "as plain lines": lambda found: "\n".join(m.record.content for m in found),
     "in a sentence of their own": lambda found: " ".join(
-        f"I remember well. {m.record.content} What else?" for m in found
+        f"Assistant: I remember well. {m.record.content} What else?" for m in found
     ),
     "wrapped": lambda found: "\n".join(
         "- " + m.record.content.replace(" ", "\n  ", 3).replace("\n  ", " ", 2) for m in found
@@ -205,6 +205,9 @@ def test_what_is_said_in_passing_is_no_echo(open_memory: OpenMemory) -> None:
     talk = "User: hello. The staging environment listens on port 8080. What do you think?"
     assert PORT in memory.extract_memories(talk)
     memory.recall("port")
+    assert PORT in memory.extract_memories(f"User: {PORT}\nAssistant: noted."), "a person's word"
+    assert PORT in memory.extract_memories(f"지민: 그래요. {PORT}\nAssistant: noted.")
+    assert PORT not in memory.extract_memories(f"User: so?\nAssistant: {PORT}")
     inside = f"User: it is untrue that {PORT[0].lower()}{PORT[1:-1]} or 9090"
     assert len(memory.extract_memories(inside)) == 1
 
@@ -371,8 +374,13 @@ def test_what_looks_quoted(text: str, bodies: set[str]) -> None:
     ("text", "stands"),
     [
         ("The door to the yard is red.", True),
-        ("Ann: The door to the yard is red", True),
-        ("So: the end. The door to the yard is red. Yes.", True),
+        ("Ann: The door to the yard is red", False),
+        ("Ann: hello\nThe door to the yard is red", True),
+        ('Ann: "The door to the yard is red"', True),
+        ("Ann: - The door to the yard is red", True),
+        ("AI agent: The door to the yard is red", True),
+        ("어시스턴트: The door to the yard is red", True),
+        ("What I know. The door to the yard is red. Yes.", True),
         ("(The door to the yard is red.)", True),
         ("The door to\n   the yard is red!", True),
         ("The door to the yard is red. 그렇습니다", True),

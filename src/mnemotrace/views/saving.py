@@ -194,7 +194,7 @@ class Saving(Handle):
         Args:
             content: the text, of any length; blank text is refused.
             now: the time from which "yesterday" or "next week" count, in its own time zone (naive
-                is UTC); the present, in UTC, by default.
+                is UTC); the present, in this machine's time zone, by default.
             source: who is asking, so that its own private memories count as known, too.
 
         Returns:
