@@ -98,7 +98,7 @@ class ExtractionFlow(TracedWorkflow):
                 # Echoes are merged when they are saved, too: no reason to lose the statements.
                 run.failures.append(f"echo guard: {error}")
                 note(failed=str(error))
-        run.marked = echo.Marked(text, parts)
+        run.marked = await self.services.in_thread(echo.Marked, text, parts)
         note(quoted=len(quoted), recent=len(run.recent), remembered=len(parts))
         note_content(remembered=list(run.marked.known.values()))
         return Recognised(run=run)
@@ -233,7 +233,7 @@ class ExtractionFlow(TracedWorkflow):
         if all(part.statements is None for part in run.parts):
             run.results = [run.content]
         else:
-            self._combine(run)
+            await self.services.in_thread(self._combine, run)
         note(statements=len(run.results), echoes=len(run.echoes))
         note_content(statements=list(run.results), echoes=list(run.echoes))
         return ExtractionFinished(run=run)
