@@ -45,7 +45,7 @@ class _Answer(BaseModel):
 class SaveAnalysis(_Answer):
     """Where a text belongs and how much it matters."""
 
-    scope: str = Field(description="Path such as /project/alpha; reuse an existing one if it fits")
+    scope: str = Field(description="A path")  # small models copy what more it says
     categories: Words = Field(default_factory=list)
     importance: float = Field(description="0 (trivial) to 1 (critical)")
     entities: Words = Field(default_factory=list)

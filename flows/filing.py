@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
+from itertools import takewhile
 
 from mnemotrace import scopes
 from mnemotrace.errors import ScopeError
@@ -21,6 +22,9 @@ MAX_LEVELS = 3
 MAX_CATEGORIES = 8
 LONGEST_LABEL = 60
 """Characters. What a model writes beyond that is a sentence, not a label."""
+
+LONGEST_NAME, MOST_WORDS = 40, 5
+"""Of one name of a new scope; the same."""
 
 _SEPARATORS = re.compile(r"[\s_\-‐‑–]+")
 
@@ -61,7 +65,8 @@ class Filing:
 
         - The scope lies within `base`; a path from elsewhere is read as relative to it.
         - It is an existing one where it differs from that only in case, width, spaces or hyphens,
-          name by name from the top. What is new about it ends at the third level below `base`.
+          name by name from the top. What is new about it ends at the third level below `base`,
+          and before a name that is a sentence.
         - Categories are spelled as existing ones that differ only in this way; distinct, at most
           8, none longer than 60 characters.
 
@@ -106,7 +111,7 @@ class Filing:
             if child not in self._known:
                 child = self._children.get((at, spelling(name)), "")
             if not child:
-                return _joined(at, names[level:MAX_LEVELS])
+                return _joined(at, list(takewhile(_is_a_name, names[level:MAX_LEVELS])))
             at = child
         return at
 
@@ -120,6 +125,10 @@ class Filing:
 
 def _names(path: str) -> list[str]:
     return [name for name in path.split("/") if name]
+
+
+def _is_a_name(name: str) -> bool:
+    return len(name) <= LONGEST_NAME and len(name.split()) <= MOST_WORDS
 
 
 def _joined(base: str, names: list[str]) -> str:

@@ -109,6 +109,9 @@ def test_a_scope_never_leaves_the_writers_own(suggested: str, scope: str) -> Non
         ("N/A", "/"),
         ("/none/such", "/none/such"),
         ("/release (2)", "/release"),
+        ("/project/alpha; reuse an existing one if it fits", "/project"),
+        ("/project/" + "a" * 41 + "/b", "/project"),
+        ("The user database of the project is PostgreSQL", "/"),
     ],
 )
 def test_what_models_copy_from_the_prompt_is_no_part_of_a_scope(suggested: str, scope: str) -> None:
