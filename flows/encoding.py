@@ -34,6 +34,7 @@ from .events import (
     Settled,
     SimilarFound,
 )
+from .filing import Filing
 from .plans import CheckedPlan, checked_plan
 from .services import Services
 from .steps import TracedWorkflow, traced_step
@@ -150,12 +151,18 @@ class EncodingFlow(TracedWorkflow):
         elif due:
             # The writer's whole reach, public rows only: nothing private goes into a prompt.
             reach = Selection(roots=scopes.cover(r for i in due for r in i.request.reach))
-            shown = prompts.largest(await self.services.scope_counts(reach))
+            counts = await self.services.scope_counts(reach)
+            shown = await self.services.scope_tree(counts)
             known = await self.services.in_thread(
                 self.services.store.facet, reach, Facet.CATEGORIES
             )
-            labels = list(known)[: prompts.MOST_CATEGORIES]
+            filing = await self.services.in_thread(Filing, counts, known)
+            labels = filing.categories[: prompts.MOST_CATEGORIES]
             await asyncio.gather(*(self._analyze_one(run, item, shown, labels) for item in due))
+            for item in due:  # in their order, so that new scopes and labels are spelled one way
+                if item.analysis is not None:
+                    base = item.request.reach[0] if item.request.reach else scopes.ROOT
+                    item.analysis = filing.settle(item.analysis, base)
             note(texts=len(due), failed=sum(bool(item.analysis_failed) for item in due))
         else:
             note(texts=0)
@@ -164,7 +171,7 @@ class EncodingFlow(TracedWorkflow):
         return Settled(run=run)
 
     async def _analyze_one(
-        self, run: EncodingRun, item: Item, shown: dict[str, int], labels: list[str]
+        self, run: EncodingRun, item: Item, shown: str, labels: list[str]
     ) -> None:
         system, prompt = prompts.save_analysis(item.request.content, shown, labels)
         with span("analyze.text", kind="step"):

@@ -149,7 +149,7 @@ class RecallFlow(TracedWorkflow):
         return QueryAnalyzed(run=run)
 
     async def _ask_for_analysis(self, run: RecallRun) -> QueryAnalysis | None:
-        shown = prompts.largest(await self._scope_counts(run))
+        shown = await self.services.scope_tree(await self._scope_counts(run))
         system, prompt = prompts.query_analysis(run.query, shown, run.local_now)
         return await self._ask(run, "query_analysis", system, prompt, QueryAnalysis)
 
@@ -352,7 +352,7 @@ class RecallFlow(TracedWorkflow):
         return ScopesSelected(run=run) if run.plan else Confident(run=run)
 
     async def _ask_for_exploration(self, run: RecallRun) -> Exploration | None:
-        shown = prompts.largest(await self._scope_counts(run))
+        shown = await self.services.scope_tree(await self._scope_counts(run))
         evidence = [c.record.content for c in run.ranked()[:EVIDENCE_SHOWN]]
         tried = [query.text for query in run.queries]
         system, prompt = prompts.exploration(run.query, evidence, shown, tried)

@@ -191,6 +191,15 @@ def checked_filter(value: Any) -> dict[str, Any]:
 
 def checked_time(value: Any, name: str) -> datetime | None:
     """Return a time in UTC; naive is taken as UTC, ISO 8601 text (``Z`` too) is parsed."""
+    moment = checked_moment(value, name)
+    return None if moment is None else as_utc(moment)
+
+
+def checked_moment(value: Any, name: str) -> datetime | None:
+    """Return a time in its own time zone, which is UTC where it has none; else as `checked_time`.
+
+    For what is told to a language model: there, "yesterday" depends on the time zone.
+    """
     if value is None:
         return None
     if isinstance(value, str):
@@ -204,7 +213,7 @@ def checked_time(value: Any, name: str) -> datetime | None:
         value = datetime(value.year, value.month, value.day)
     if not isinstance(value, datetime):
         raise InvalidInputError(f"{name} must be a datetime, not {value!r}.")
-    return as_utc(value)
+    return value if value.utcoffset() is not None else value.replace(tzinfo=UTC)
 
 
 def time_zone_of(*values: Any) -> tzinfo | None:

@@ -163,8 +163,12 @@ def may_be_duplicates(first: str, second: str) -> bool:
         True only when they hold the same words in the same order, but for function words, case and
         punctuation: any other difference, in a number, a name or who owes whom, may be a fact.
     """
-    left, right = words(first), words(second)
-    return _telling(left) == _telling(right)
+    return telling_words(first) == telling_words(second)
+
+
+def telling_words(text: str) -> tuple[str, ...]:
+    """Return the words that two texts must share, in order, to be duplicates of each other."""
+    return tuple(_telling(words(text)))
 
 
 def _telling(tokens: list[str]) -> list[str]:

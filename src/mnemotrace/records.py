@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, SupportsIndex, overload
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from . import scopes
+from .quoting import inert
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -214,9 +215,10 @@ class MemoryMatch:
         }
 
     def format(self) -> str:
-        """Return one readable line: score, content, scope and reasons."""
+        """Return one readable line: score, content, scope and reasons; nothing in it is markup."""
         reasons = ", ".join(self.match_reasons) or "none"
-        return f"[{self.score:.2f}] {self.record.content} ({self.record.scope}; {reasons})"
+        place = inert(self.record.scope)
+        return f"[{self.score:.2f}] {inert(self.record.content)} ({place}; {reasons})"
 
 
 class ScopeInfo(BaseModel):
@@ -278,6 +280,10 @@ class Recall(list[MemoryMatch]):
     def format(self, budget_tokens: int | None = None) -> str:
         """Return the matches as text for a prompt, best first, whole entries only.
 
+        A memory is data, whatever it says: each is one line that ends with who said it, if that is
+        known, and its scope. Line breaks and markup in it are escaped (`mnemotrace.quoting.inert`),
+        so none can pass for another entry, a role or an instruction of yours.
+
         Args:
             budget_tokens: the most tokens (tiktoken, o200k_base) the text may have; None for no
                 bound.
@@ -285,7 +291,7 @@ class Recall(list[MemoryMatch]):
         Returns:
             The text; ``""`` when nothing was found or nothing fits.
         """
-        lines = [f"- {match.record.content}" for match in self]
+        lines = [_entry(match.record) for match in self]
         if budget_tokens is None:
             return "\n".join(lines)
         from .tokens import count_tokens
@@ -300,6 +306,38 @@ class Recall(list[MemoryMatch]):
         from .trace_views import recall_html
 
         return recall_html(self)
+
+
+def _entry(record: MemoryRecord) -> str:
+    """Return a record as one line for a prompt, attributed."""
+    said_by = record.sources or ([record.source] if record.source else [])
+    origin = ", ".join(inert(name) for name in (*said_by, record.scope))
+    return f"- {inert(record.content)} ({origin})"
+
+
+class Extraction(list[str]):
+    """The statements of one extraction, in the order of the text; a plain list of texts.
+
+    Attributes:
+        trace: the step-by-step record of the run; None only when tracing was off.
+        echoes: statements left out because they only repeat what this memory already holds and
+            had given to the text.
+        failures: one line for each reason why a part of the text was kept as it is; empty when
+            the model answered for all of it.
+    """
+
+    def __init__(
+        self,
+        statements: Iterable[str] = (),
+        *,
+        trace: Trace | None = None,
+        echoes: Iterable[str] = (),
+        failures: Iterable[str] = (),
+    ) -> None:
+        super().__init__(statements)
+        self.trace = trace
+        self.echoes = list(echoes)
+        self.failures = list(failures)
 
 
 class Forgotten(int):

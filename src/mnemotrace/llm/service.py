@@ -13,6 +13,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from mnemotrace.errors import LLMError, LLMUnavailableError
+from mnemotrace.prompts import VERSION
 from mnemotrace.trace import note_content, record_llm_call
 
 from .parsing import parse_json
@@ -263,6 +264,7 @@ class LLMService:
                 took,
                 attempt=attempt,
                 error=failure,
+                prompt_version=VERSION,
             )
 
 
