@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+_NAMES = ("name", "text", "value", "title", "date", "label")
+_STATEMENTS = ("memory", "fact", "statement", "content", "text")
+
+
+def _words(value: Any) -> Any:
+    """Make of what models write for a list of words a list of distinct words.
+
+    None is none, one text is one, an object gives its name, a number its digits; what is anything
+    else, or blank, is left out: a label is not worth a failed analysis.
+    """
+    if value is None:
+        return []
+    items = value if isinstance(value, list) else [value]
+    texts = (_text_in(item, _NAMES) for item in items)
+    return list(dict.fromkeys(text for text in texts if text))
+
+
+def _text_in(value: Any, keys: Iterable[str]) -> str | None:
+    if isinstance(value, dict):
+        value = next((value[key] for key in keys if isinstance(value.get(key), str)), None)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        value = str(value)
+    return " ".join(value.split()) if isinstance(value, str) else None
+
+
+Words = Annotated[list[str], BeforeValidator(_words)]
 
 
 class _Answer(BaseModel):
@@ -17,12 +45,12 @@ class _Answer(BaseModel):
 class SaveAnalysis(_Answer):
     """Where a text belongs and how much it matters."""
 
-    scope: str = Field(description="Path such as /project/alpha; reuse an existing one if it fits")
-    categories: list[str] = Field(default_factory=list)
+    scope: str = Field(description="A path")  # small models copy what more it says
+    categories: Words = Field(default_factory=list)
     importance: float = Field(description="0 (trivial) to 1 (critical)")
-    entities: list[str] = Field(default_factory=list)
-    dates: list[str] = Field(default_factory=list)
-    topics: list[str] = Field(default_factory=list)
+    entities: Words = Field(default_factory=list)
+    dates: Words = Field(default_factory=list)
+    topics: Words = Field(default_factory=list)
 
     @field_validator("importance")
     @classmethod
@@ -50,9 +78,9 @@ class ConsolidationPlan(_Answer):
 class QueryAnalysis(_Answer):
     """A long query, distilled."""
 
-    sub_queries: list[str] = Field(default_factory=list, description="1 to 3 search phrases")
-    keywords: list[str] = Field(default_factory=list)
-    scopes: list[str] = Field(default_factory=list)
+    sub_queries: Words = Field(default_factory=list, description="1 to 3 search phrases")
+    keywords: Words = Field(default_factory=list)
+    scopes: Words = Field(default_factory=list)
     complexity: Literal["simple", "complex"] = "simple"
     since: datetime | None = None
     until: datetime | None = None
@@ -61,12 +89,31 @@ class QueryAnalysis(_Answer):
 class Exploration(_Answer):
     """What the evidence lacks, and where to look for it."""
 
-    gaps: list[str] = Field(default_factory=list, description="What is missing, in a few words")
-    sub_queries: list[str] = Field(default_factory=list)
-    scopes: list[str] = Field(default_factory=list)
+    gaps: Words = Field(default_factory=list, description="What is missing, in a few words")
+    sub_queries: Words = Field(default_factory=list)
+    scopes: Words = Field(default_factory=list)
 
 
 class ExtractedMemories(_Answer):
-    """Atomic, self-contained facts."""
+    """Atomic, self-contained facts.
+
+    A bare list of them, and objects with the text under a name such as ``fact``, are understood;
+    an item without a text makes the answer invalid, for it may be a fact.
+    """
 
     memories: list[str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, value: Any) -> Any:
+        if isinstance(value, list):
+            value = {"memories": value}
+        if not isinstance(value, dict) or not isinstance(value.get("memories"), list):
+            return value
+        items = [
+            next((item[k] for k in _STATEMENTS if isinstance(item.get(k), str)), item)
+            if isinstance(item, dict)
+            else item
+            for item in value["memories"]
+        ]
+        return {**value, "memories": items}

@@ -5,6 +5,7 @@ Everything here is plain computation over records; the encoding flow does the as
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -14,7 +15,8 @@ import numpy as np
 from mnemotrace import facts, scopes
 from mnemotrace.embedders.lexical import encode_document, text_hash
 from mnemotrace.errors import ScopeError
-from mnemotrace.records import ANALYSIS_PENDING, MemoryRecord
+from mnemotrace.llm.service import Patience
+from mnemotrace.records import MemoryRecord, pending_analysis, pending_fields
 from mnemotrace.stores.backend import (
     NewVersion,
     Retirement,
@@ -24,12 +26,19 @@ from mnemotrace.stores.backend import (
 )
 from mnemotrace.stores.selection import Selection
 
-from .answers import ConsolidationPlan, SaveAnalysis
+from .answers import SaveAnalysis
+from .plans import CheckedPlan
 from .requests import SaveRequest
 
 _MOST_COMPARED = 32
 """Near-identical earlier texts that one text is compared with, word by word: texts made from one
 template are all near each other, and comparing every pair would be quadratic."""
+
+MOST_CATEGORIES = 20
+MOST_NAMED = 50
+LONGEST_LABEL = 200
+"""Most categories, most entities, dates or topics of one text, and most characters of one: a model
+that goes on for ever must not fill a record with what nobody reads."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,8 +57,9 @@ class Item:
     judged: frozenset[tuple[str, int]] = frozenset()
     """The (id, version) of the similar records the plan was made for."""
     analysis: SaveAnalysis | None = None
-    analysis_failed: bool = False
-    plan: ConsolidationPlan | None = None
+    analysis_failed: str = ""
+    """Why the analysis that was due could not be made; empty when it was, or none was due."""
+    plan: CheckedPlan | None = None
     adopted: MemoryRecord | None = None
     """What this very save became before a crash."""
     outcome: MemoryRecord | None = None
@@ -81,6 +91,8 @@ class EncodingRun:
     now: datetime
     sequence: int = -1
     attempts: int = 0
+    patience: Patience | None = None
+    """How long the model is asked; None for as long as it takes."""
     judge: bool = False
     """Whether a model is there to judge similar records."""
     failures: list[str] = field(default_factory=list)
@@ -163,11 +175,22 @@ class Draft:
     def settle(self, item: Item) -> None:
         """Decide what becomes of one item."""
         if item.existing is not None:
-            self._merge(item, item.existing, item.existing.content)
+            self._repeat(item, item.existing)
         elif item.plan is not None:
             self._follow(item, item.plan)
         else:
             self._insert(item)
+
+    def _repeat(self, item: Item, existing: MemoryRecord) -> None:
+        """Fold a text into the record that says it, unless this batch has changed that record."""
+        current = self.now.get(existing.id, existing)
+        unchanged = current.content == existing.content
+        if existing.id in self.retired or not (
+            unchanged or facts.covers(current.content, item.request.content)
+        ):
+            self._insert(item)
+        else:
+            self._merge(item, current, current.content)
 
     def fold_twins(self) -> None:
         """Give each record what was said with the items that repeat it: sources, metadata, ..."""
@@ -178,47 +201,24 @@ class Draft:
                 record = self.now[record_id]
                 self._merge(item, record, record.content)
 
-    def _follow(self, item: Item, plan: ConsolidationPlan) -> None:
-        """Carry out a plan. What it must not do is left out and reported.
-
-        The new text is only left out when a record that keeps its facts remains, and never when
-        the caller chose its id. Ids that were not shown are ignored.
-        """
-        shown = {record.id: record for record in item.similar}
+    def _follow(self, item: Item, plan: CheckedPlan) -> None:
+        """Carry out a plan, as far as the other texts of the batch leave room for it."""
         survivor: str | None = None
-        doomed: list[MemoryRecord] = []
-        refused: list[str] = []
-        text = item.request.content
-        merging = not item.request.explicit_id
-        for action in plan.actions:
-            record = shown.get(action.id)
-            if record is None:
-                refused.append(f"{action.action} of {action.id}, which was not shown")
-                continue
-            if record.id in self.retired:
-                continue
-            merged = (action.content or "").strip()
-            if action.action == "delete":
-                doomed.append(record)
-            elif action.action == "update" and not facts.may_replace(merged, record.content, text):
-                refused.append(f"update of {record.id} with a text that loses facts")
-            elif survivor is not None or not merging:
-                continue
-            elif action.action == "update":
-                survivor = self._merge(item, record, merged)
-            elif not plan.insert_new and facts.covers(record.content, text):
-                survivor = self._merge(item, record, record.content)
-        if refused:
-            self.run.failures.append(f"consolidation: refused {'; '.join(refused)}")
+        heir = plan.heir
+        if heir is not None and heir.id not in self.retired:
+            current = self.now.get(heir.id, heir)
+            text = plan.takes_in(current, item.request.content)
+            if text is not None:
+                survivor = self._merge(item, current, text)
         if survivor is None or plan.insert_new:
             survivor = self._insert(item)
-        gone = [r for r in doomed if r.id != survivor and r.id not in self.now]
+        gone = [r for r in plan.deleted if r.id != survivor and r.id not in self.now]
         for record in gone:
             self.base[record.id] = record
             self.retired[record.id] = survivor
         if gone:
-            heir = self.now.get(survivor) or shown[survivor]
-            self._change(heir, supersedes=[*heir.supersedes, *(record.id for record in gone)])
+            kept = self.now[survivor]
+            self._change(kept, supersedes=[*kept.supersedes, *(record.id for record in gone)])
 
     def _merge(self, item: Item, stored: MemoryRecord, text: str) -> str:
         """Fold a save into a stored record: its text, sources and explicit fields."""
@@ -233,12 +233,18 @@ class Draft:
             "metadata": {**old.metadata, **request.metadata},
             "pinned": old.pinned or request.pinned,
         }
+        waiting = pending_fields(old.analysis)
         if request.importance is not None:
-            changes["importance"] = max(old.importance, request.importance)
+            # A default that stands in for an analysis weighs nothing against what is said now.
+            given = "importance" not in waiting
+            changes["importance"] = max(old.importance * given, request.importance)
         if old.expires_at is not None:
             # Said again without an end, it no longer ends.
             ends = request.expires_at
             changes["expires_at"] = None if ends is None else max(old.expires_at, ends)
+        if waiting:
+            # What the caller has said now is no longer for a model to fill in.
+            changes["analysis"] = pending_analysis(set(waiting) & set(request.missing))
         changes = {name: value for name, value in changes.items() if getattr(old, name) != value}
         if changes:
             self._change(old, **changes)
@@ -310,32 +316,55 @@ class Draft:
             item.outcome = self.now[record_id]
 
 
+def analysed_fields(
+    analysis: SaveAnalysis, missing: Collection[str], base: str, metadata: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what an analysis adds to a record.
+
+    Args:
+        analysis: what the model answered.
+        missing: the fields that the caller left out; the others stay as they are.
+        base: the writer's own scope; the record stays within it.
+        metadata: the caller's own, whose keys are kept.
+    """
+    found: dict[str, Any] = {}
+    if "scope" in missing:
+        found["scope"] = _placed(base, analysis.scope)
+    if "categories" in missing:
+        found["categories"] = _labels(analysis.categories, MOST_CATEGORIES)
+    if "importance" in missing:
+        found["importance"] = analysis.importance
+    named = {
+        key: values
+        for key in ("entities", "dates", "topics")
+        if key not in metadata and (values := _labels(getattr(analysis, key), MOST_NAMED))
+    }
+    found["metadata"] = {**metadata, **named}
+    return found
+
+
+def _labels(values: Iterable[str], most: int) -> list[str]:
+    """Return distinct labels, at most so many, without what is too long to be one."""
+    labels = dict.fromkeys(value.strip() for value in values)
+    return [label for label in labels if label and len(label) <= LONGEST_LABEL][:most]
+
+
 def _new_record(item: Item, now: datetime, default_importance: float) -> MemoryRecord:
     """Return the record of a new text; explicit fields win over analysis, analysis over defaults."""
     request, analysis = item.request, item.analysis
-    scope = request.scope
-    if scope is None:
-        base = request.reach[0] if request.reach else scopes.ROOT
-        scope = base if analysis is None else _placed(base, analysis.scope)
-    metadata = dict(request.metadata)
-    categories = list(request.categories or ())
-    importance = request.importance
+    base = request.reach[0] if request.reach else scopes.ROOT
+    fields: dict[str, Any] = {
+        "scope": base if request.scope is None else request.scope,
+        "categories": list(request.categories or ()),
+        "importance": default_importance if request.importance is None else request.importance,
+        "metadata": dict(request.metadata),
+    }
     if analysis is not None:
-        for key in ("entities", "dates", "topics"):
-            values = getattr(analysis, key)
-            if values and key not in metadata:
-                metadata[key] = values
-        if request.categories is None:
-            categories = list(dict.fromkeys(c.strip() for c in analysis.categories if c.strip()))
-        if importance is None:
-            importance = analysis.importance
+        fields |= analysed_fields(analysis, request.missing, base, request.metadata)
     return MemoryRecord(
         id=request.record_id,
         content=request.content,
-        scope=scope,
-        categories=categories,
-        metadata=metadata,
-        importance=default_importance if importance is None else importance,
+        **fields,
         created_at=request.created_at or now,
         last_accessed=now,
         source=request.source,
@@ -344,7 +373,7 @@ def _new_record(item: Item, now: datetime, default_importance: float) -> MemoryR
         valid_from=request.valid_from or now,
         expires_at=request.expires_at,
         pinned=request.pinned,
-        analysis=ANALYSIS_PENDING if item.analysis_failed else None,
+        analysis=pending_analysis(request.missing) if item.analysis_failed else None,
         session=request.session,
         position=request.position,
     )

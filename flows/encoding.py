@@ -16,6 +16,7 @@ from typing import Any
 from mnemotrace import prompts, scopes
 from mnemotrace.embedders.lexical import encode_document, text_hash
 from mnemotrace.errors import LLMError, RecordError, ScopeError, StoreError
+from mnemotrace.llm.service import Patience
 from mnemotrace.records import MemoryRecord
 from mnemotrace.stores.backend import Facet
 from mnemotrace.stores.selection import Selection
@@ -33,10 +34,14 @@ from .events import (
     Settled,
     SimilarFound,
 )
+from .filing import Filing
+from .plans import CheckedPlan, checked_plan
 from .services import Services
 from .steps import TracedWorkflow, traced_step
 
 MAX_ATTEMPTS = 5
+MODEL_SHARE = 0.75
+"""Share of `encode_timeout` for asking the model: a model that hangs must not fail the save."""
 
 
 class EncodingFlow(TracedWorkflow):
@@ -51,6 +56,9 @@ class EncodingFlow(TracedWorkflow):
         """Embed the whole batch in one call and check the vectors."""
         run: EncodingRun = ev.run
         services = self.services
+        run.patience = Patience(
+            MODEL_SHARE * services.config.encode_timeout, services.config.llm_concurrency
+        )
         await services.manifest_for_reading()  # refuses another embedder; makes no store yet
         texts = [item.request.content for item in run.items]
         vectors = await services.embedder.embed_documents(texts)
@@ -137,19 +145,25 @@ class EncodingFlow(TracedWorkflow):
         ]
         if due and (reason := llm.known_unavailable()):
             for item in due:
-                item.analysis_failed = True
+                item.analysis_failed = reason
             run.failures.append(f"save analysis: {reason}")
             note(llm="skipped", reason=reason, texts=len(due))
         elif due:
             # The writer's whole reach, public rows only: nothing private goes into a prompt.
             reach = Selection(roots=scopes.cover(r for i in due for r in i.request.reach))
-            shown = prompts.largest(await self.services.scope_counts(reach))
+            counts = await self.services.scope_counts(reach)
+            shown = await self.services.scope_tree(counts)
             known = await self.services.in_thread(
                 self.services.store.facet, reach, Facet.CATEGORIES
             )
-            labels = list(known)[: prompts.MOST_CATEGORIES]
+            filing = await self.services.in_thread(Filing, counts, known)
+            labels = filing.categories[: prompts.MOST_CATEGORIES]
             await asyncio.gather(*(self._analyze_one(run, item, shown, labels) for item in due))
-            note(texts=len(due), failed=sum(item.analysis_failed for item in due))
+            for item in due:  # in their order, so that new scopes and labels are spelled one way
+                if item.analysis is not None:
+                    base = item.request.reach[0] if item.request.reach else scopes.ROOT
+                    item.analysis = filing.settle(item.analysis, base)
+            note(texts=len(due), failed=sum(bool(item.analysis_failed) for item in due))
         else:
             note(texts=0)
         if any(i.similar and i.plan is None and i.existing is None for i in run.open_items):
@@ -157,15 +171,17 @@ class EncodingFlow(TracedWorkflow):
         return Settled(run=run)
 
     async def _analyze_one(
-        self, run: EncodingRun, item: Item, shown: dict[str, int], labels: list[str]
+        self, run: EncodingRun, item: Item, shown: str, labels: list[str]
     ) -> None:
         system, prompt = prompts.save_analysis(item.request.content, shown, labels)
         with span("analyze.text", kind="step"):
             try:
-                answer = await self.services.llm.ask("save_analysis", system, prompt, SaveAnalysis)
+                answer = await self.services.llm.ask(
+                    "save_analysis", system, prompt, SaveAnalysis, patience=run.patience
+                )
                 scopes.normalise(answer.scope)
             except (LLMError, ScopeError) as error:
-                item.analysis_failed = True
+                item.analysis_failed = str(error) or type(error).__name__
                 run.failures.append(f"save analysis: {error}")
                 note(failed=str(error))
             else:
@@ -180,13 +196,10 @@ class EncodingFlow(TracedWorkflow):
             for item in run.open_items
             if item.similar and item.plan is None and item.existing is None
         ]
+        if run.patience is not None:
+            run.patience.next_phase()
         await asyncio.gather(*(self._judge(run, item) for item in due))
-        texts = {
-            text
-            for item in due
-            for action in (item.plan.actions if item.plan else ())
-            if action.action == "update" and (text := (action.content or "").strip())
-        }
+        texts = {item.plan.merged for item in due if item.plan and item.plan.merged}
         merged = sorted(texts - run.merged.keys())
         if merged:
             vectors = await self.services.embedder.embed_documents(merged)
@@ -198,18 +211,26 @@ class EncodingFlow(TracedWorkflow):
         system, prompt = prompts.consolidation(item.request.content, item.similar)
         with span("consolidate.text", kind="step"):
             try:
-                item.plan = await self.services.llm.ask(
-                    "consolidation", system, prompt, ConsolidationPlan
+                plan = await self.services.llm.ask(
+                    "consolidation", system, prompt, ConsolidationPlan, patience=run.patience
                 )
-                for action in item.plan.actions:
-                    if action.action == "update" and not (action.content or "").strip():
-                        raise LLMError(f"an update of {action.id} without its text")
             except LLMError as error:
                 run.failures.append(f"consolidation: {error}")
                 note(failed=str(error))
-                item.plan = ConsolidationPlan(actions=[], insert_new=True)
-            else:
-                note(actions=[a.action for a in item.plan.actions], insert=item.plan.insert_new)
+                item.plan = CheckedPlan()
+                return
+            # In a thread: comparing long texts word by word takes a while.
+            merging = not item.request.explicit_id
+            item.plan = await self.services.in_thread(
+                checked_plan, plan, item.similar, item.request.content, merging
+            )
+            if item.plan.refused:
+                run.failures.append(f"consolidation: refused {'; '.join(item.plan.refused)}")
+            note(
+                actions=[a.action for a in plan.actions],
+                insert=item.plan.insert_new,
+                refused=list(item.plan.refused),
+            )
 
     @traced_step(num_workers=1)
     async def write(self, ev: Settled) -> EncodingFinished | Deduplicated:

@@ -93,3 +93,33 @@ class RecallFinished(StopEvent):
     """The matches are ranked."""
 
     run: Any
+
+
+class ExtractionStarted(StartEvent):
+    """A text was accepted, to be split into statements."""
+
+    run: Any
+
+
+class Recognised(Event):
+    """What the text repeats from memory is known and marked."""
+
+    run: Any
+
+
+class Divided(Event):
+    """The text is cut into parts."""
+
+    run: Any
+
+
+class Extracted(Event):
+    """Every part has its statements, or is kept as it is."""
+
+    run: Any
+
+
+class ExtractionFinished(StopEvent):
+    """The statements are put together, each said once."""
+
+    run: Any

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from mnemotrace import scoring
 from mnemotrace.config import MemoryConfig
 from mnemotrace.embedders.fingerprint import DEFAULT_CALIBRATION
 from mnemotrace.embedders.lexical import tokenize
+from mnemotrace.llm.service import Patience
 from mnemotrace.records import MemoryMatch, ScoreComponents
 from mnemotrace.stores.backend import (
     Candidate,
@@ -21,6 +22,10 @@ from mnemotrace.stores.backend import (
     Vector,
 )
 from mnemotrace.stores.selection import Selection
+
+MODEL_SHARE = 0.75
+"""Share of `recall_timeout` for asking the model: a model that hangs must not fail the recall."""
+LONGEST_GAP = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +49,10 @@ class RecallRun:
     depth: str
     now: datetime
     ranking: Ranking
+    zone: tzinfo | None = None
+    """The time zone in which the query's relative times are meant; None for this machine's."""
+    patience: Patience = field(default_factory=Patience)
+    """How long the model is asked."""
 
     queries: list[SubQuery] = field(default_factory=list)
     suggested: tuple[str, ...] = ()
@@ -57,6 +66,8 @@ class RecallRun:
     plan: list[tuple[SubQuery, Selection]] = field(default_factory=list)
     searched: set[tuple[str, Selection]] = field(default_factory=set)
     attempted: int = 0
+    failed: int = 0
+    """Searches that were tried, and those of them that could not be made."""
     rounds: int = 0
     news: int = 0
 
@@ -84,6 +95,7 @@ class RecallRun:
         depth: str,
         now: datetime,
         config: MemoryConfig,
+        zone: tzinfo | None = None,
     ) -> RecallRun:
         """Return a run with the ranking that the settings describe."""
         ranking = Ranking(
@@ -94,7 +106,29 @@ class RecallRun:
             lexical_weight=config.lexical_weight,
             now=now,
         )
-        return cls(query, selection, limit, depth, now, ranking)
+        patience = Patience(MODEL_SHARE * config.recall_timeout)
+        return cls(query, selection, limit, depth, now, ranking, zone, patience)
+
+    @property
+    def local_now(self) -> datetime:
+        """The run's time in its time zone; in UTC where that is beyond the years there are."""
+        try:
+            return self.now.astimezone(self.zone)
+        except (OverflowError, ValueError, OSError):
+            return self.now
+
+    def local(self, moment: datetime) -> datetime:
+        """Return a time in UTC; a naive one is meant in the run's time zone.
+
+        Raises:
+            OverflowError: it lies beyond the years that can be told.
+        """
+        if moment.tzinfo is None and self.zone is not None:
+            moment = moment.replace(tzinfo=self.zone)
+        try:
+            return moment.astimezone(UTC)
+        except (ValueError, OSError) as error:
+            raise OverflowError(str(error)) from error
 
     def __repr__(self) -> str:
         return f"RecallRun({self.depth}, {len(self.found)} found)"
@@ -156,13 +190,19 @@ class RecallRun:
             "ordinary_lexical": result.ordinary_lexical,
         }
 
-    def add_gaps(self, gaps: Iterable[str], limit: int) -> None:
-        """Keep short, distinct gaps, at most `limit`."""
-        known = {frozenset(tokenize(gap)) for gap in self.gaps}
+    def set_gaps(self, gaps: Iterable[str], limit: int) -> None:
+        """Keep short, distinct gaps, at most `limit`; they replace those of an earlier round.
+
+        Each round judges all the evidence, so a gap that it no longer names is closed.
+        """
+        known: set[frozenset[str]] = set()
+        self.gaps = []
         for gap in gaps:
-            text = " ".join(gap.split())[:200]
+            text = " ".join(gap.split())
+            if len(text) > LONGEST_GAP:
+                text = text[: LONGEST_GAP - 1].rstrip() + "…"
             terms = frozenset(tokenize(text))
-            if text and terms not in known and len(self.gaps) < limit:
+            if terms and terms not in known and len(self.gaps) < limit:
                 known.add(terms)
                 self.gaps.append(text)
 

@@ -16,7 +16,7 @@ from .steps import TracedRun, retrieve
 
 if TYPE_CHECKING:
     from mnemotrace.receipts import SaveReceipt
-    from mnemotrace.records import MemoryRecord, Recall
+    from mnemotrace.records import Extraction, MemoryRecord, Recall
     from mnemotrace.views import MemoryView
 
 
@@ -97,13 +97,13 @@ class MemoryMixin:
         """Async twin of `recall`."""
         return await self.memory.arecall(query, **options)
 
-    def extract_memories(self, content: str) -> list[str]:
+    def extract_memories(self, content: str, **options: Any) -> Extraction:
         """Split a text into atomic statements (see `Memory.extract_memories`)."""
-        return self.memory.extract_memories(content)
+        return self.memory.extract_memories(content, **options)
 
-    async def aextract_memories(self, content: str) -> list[str]:
+    async def aextract_memories(self, content: str, **options: Any) -> Extraction:
         """Async twin of `extract_memories`."""
-        return await self.memory.aextract_memories(content)
+        return await self.memory.aextract_memories(content, **options)
 
 
 class Flow(MemoryMixin, Workflow):

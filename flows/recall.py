@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from mnemotrace import prompts, scopes
 from mnemotrace.embedders.lexical import encode_query, tokenize
 from mnemotrace.errors import EmbedderMismatchError, LLMError, MnemotraceError, ScopeError
-from mnemotrace.records import as_utc
+from mnemotrace.llm.service import RETRIES
 from mnemotrace.stores.backend import SearchResult
 from mnemotrace.stores.selection import Selection
 from mnemotrace.trace import note, note_content, span
@@ -42,7 +42,13 @@ from .steps import TracedWorkflow, traced_step
 M = TypeVar("M", bound=BaseModel)
 
 MAX_SUB_QUERIES = 3
+MAX_KEYWORDS = 12
+MAX_SCOPES = 20
 MAX_GAPS = 5
+LONGEST_PHRASE = 1000
+LONGEST_KEYWORD = 100
+FIRST_MOMENT = datetime(1970, 1, 2, tzinfo=UTC)
+"""A window that begins earlier has no beginning: models write such times for "always"."""
 DEEP_CANDIDATES = 10
 EVIDENCE_SHOWN = 8
 FEEDBACK_WEIGHT = 0.85
@@ -133,7 +139,8 @@ class RecallFlow(TracedWorkflow):
             answer = await self._ask_for_analysis(run)
             if answer is not None:
                 texts += _distinct(answer.sub_queries, texts)[: MAX_SUB_QUERIES - 1]
-                run.suggested = tuple(answer.scopes)
+                texts += _distinct([_phrase(answer.keywords)], texts)
+                run.suggested = tuple(answer.scopes[:MAX_SCOPES])
                 run.complex = answer.complexity == "complex"
                 self._window(run, answer.since, answer.until)
         run.queries = await embed_queries(self.services, texts)
@@ -142,16 +149,24 @@ class RecallFlow(TracedWorkflow):
         return QueryAnalyzed(run=run)
 
     async def _ask_for_analysis(self, run: RecallRun) -> QueryAnalysis | None:
-        shown = prompts.largest(await self._scope_counts(run))
-        system, prompt = prompts.query_analysis(run.query, shown, run.now)
+        shown = await self.services.scope_tree(await self._scope_counts(run))
+        system, prompt = prompts.query_analysis(run.query, shown, run.local_now)
         return await self._ask(run, "query_analysis", system, prompt, QueryAnalysis)
 
     async def _ask(
-        self, run: RecallRun, purpose: str, system: str, prompt: str, model: type[M]
+        self,
+        run: RecallRun,
+        purpose: str,
+        system: str,
+        prompt: str,
+        model: type[M],
+        retries: int = RETRIES,
     ) -> M | None:
         """Ask the model; None, and a line in `run.failures`, when it cannot help."""
         try:
-            return await self.services.llm.ask(purpose, system, prompt, model)
+            return await self.services.llm.ask(
+                purpose, system, prompt, model, patience=run.patience, retries=retries
+            )
         except LLMError as error:
             run.failures.append(f"{purpose.replace('_', ' ')}: {error}")
             note(llm="failed", reason=str(error))
@@ -167,9 +182,18 @@ class RecallFlow(TracedWorkflow):
         """Adopt the query's time window unless the caller gave one or it cannot hold anything."""
         if run.selection.since is not None or run.selection.until is not None:
             return
+        try:
+            if since is not None and since == until:  # a day, named twice
+                until = since + timedelta(days=1)
+            since, until = (None if t is None else run.local(t) for t in (since, until))
+        except OverflowError:
+            note(window="ignored: its times cannot be told")
+            return
+        if since is not None and since <= FIRST_MOMENT:
+            since = None
         if since is None and until is None:
             return
-        if since is not None and until is not None and as_utc(since) >= as_utc(until):
+        if until is not None and until <= (since or FIRST_MOMENT):
             note(window="ignored: it ends before it begins")
             return
         run.windowed = run.selection.narrow(since=since, until=until)
@@ -221,16 +245,25 @@ class RecallFlow(TracedWorkflow):
             await self._search_pair(run, *plan[0])
         else:
             await asyncio.gather(*(self._search_pair(run, *pair) for pair in plan))
+        if run.narrowed and not self._confident(run):
+            # Suggested scopes go first; they must not hide a better record elsewhere.
+            note(scopes="widened: not confident")
+            run.narrowed = False
+            base = run.windowed or run.selection
+            await asyncio.gather(*(self._search_pair(run, q, base) for q in run.queries))
         if run.windowed is not None and not run.found:
             # A time window that was read into the query must not hide everything.
             note(window="dropped: nothing in it")
             run.windowed = None
             await asyncio.gather(*(self._search_pair(run, q, run.selection) for q in run.queries))
-        if run.errors and len(run.errors) == run.attempted and run.first_error is not None:
+        if run.attempted == run.failed and run.first_error is not None:
             raise run.first_error
         run.news = len(set(run.found) - before)
-        note(searches=len(plan), failed=len(run.errors), candidates=len(run.found), new=run.news)
+        note(searches=len(plan), failed=run.failed, candidates=len(run.found), new=run.news)
         return Searched(run=run)
+
+    def _confident(self, run: RecallRun) -> bool:
+        return run.measure_confidence() >= self.services.config.confidence_threshold_high
 
     async def _search_pair(self, run: RecallRun, query: SubQuery, selection: Selection) -> None:
         run.searched.add((query.text, selection))
@@ -244,6 +277,7 @@ class RecallFlow(TracedWorkflow):
             except MnemotraceError as error:
                 where = ", ".join(selection.roots)
                 run.errors.append(f"search in {where}: {type(error).__name__}: {error}")
+                run.failed += 1
                 run.first_error = run.first_error or error
                 note(failed=str(error))
                 return
@@ -293,9 +327,9 @@ class RecallFlow(TracedWorkflow):
         else:
             answer = await self._ask_for_exploration(run)
         if answer is not None:
-            run.add_gaps(answer.gaps, MAX_GAPS)
+            run.set_gaps(answer.gaps, MAX_GAPS)
             texts = _distinct(answer.sub_queries, [q.text for q in run.queries])[:MAX_SUB_QUERIES]
-            roots = await self._allowed(run, answer.scopes)
+            roots = await self._allowed(run, answer.scopes[:MAX_SCOPES])
         else:
             texts = _distinct(_feedback(run), [q.text for q in run.queries])
         base = run.windowed or run.selection
@@ -318,11 +352,12 @@ class RecallFlow(TracedWorkflow):
         return ScopesSelected(run=run) if run.plan else Confident(run=run)
 
     async def _ask_for_exploration(self, run: RecallRun) -> Exploration | None:
-        shown = prompts.largest(await self._scope_counts(run))
+        shown = await self.services.scope_tree(await self._scope_counts(run))
         evidence = [c.record.content for c in run.ranked()[:EVIDENCE_SHOWN]]
         tried = [query.text for query in run.queries]
         system, prompt = prompts.exploration(run.query, evidence, shown, tried)
-        return await self._ask(run, "exploration", system, prompt, Exploration)
+        # Not tried again: the budget bounds the requests, not only the rounds.
+        return await self._ask(run, "exploration", system, prompt, Exploration, retries=0)
 
     @traced_step
     async def synthesize(self, ev: Confident) -> RecallFinished:
@@ -351,10 +386,16 @@ def _distinct(texts: Iterable[str], known: Iterable[str]) -> list[str]:
     kept: list[str] = []
     for text in texts:
         terms = frozenset(tokenize(text))
-        if text.strip() and terms and terms not in seen:
+        if terms and terms not in seen and len(text) <= LONGEST_PHRASE:
             seen.add(terms)
             kept.append(text.strip())
     return kept
+
+
+def _phrase(keywords: Iterable[str]) -> str:
+    """Return the keywords as one phrase: what a long query asks for, without its other words."""
+    short = (" ".join(word.split()) for word in keywords)
+    return " ".join([word for word in short if len(word) <= LONGEST_KEYWORD][:MAX_KEYWORDS])
 
 
 def _feedback(run: RecallRun) -> list[str]:

@@ -9,12 +9,12 @@ import unicodedata
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
 from mnemotrace import scopes
 from mnemotrace.errors import InvalidInputError, RecordError
-from mnemotrace.records import as_utc
+from mnemotrace.records import ANALYSED_FIELDS, as_utc
 
 _TIMES = ("created_at", "valid_from", "expires_at")
 
@@ -52,9 +52,12 @@ class SaveRequest:
     @property
     def is_complete(self) -> bool:
         """Whether nothing is left for a language model to fill in."""
-        return (
-            self.scope is not None and self.categories is not None and self.importance is not None
-        )
+        return not self.missing
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is left for a language model to fill in."""
+        return tuple(name for name in ANALYSED_FIELDS if getattr(self, name) is None)
 
     def options(self) -> dict[str, Any]:
         """Return everything but content, id and position, for the outbox."""
@@ -188,6 +191,15 @@ def checked_filter(value: Any) -> dict[str, Any]:
 
 def checked_time(value: Any, name: str) -> datetime | None:
     """Return a time in UTC; naive is taken as UTC, ISO 8601 text (``Z`` too) is parsed."""
+    moment = checked_moment(value, name)
+    return None if moment is None else as_utc(moment)
+
+
+def checked_moment(value: Any, name: str) -> datetime | None:
+    """Return a time in its own time zone, which is UTC where it has none; else as `checked_time`.
+
+    For what is told to a language model: there, "yesterday" depends on the time zone.
+    """
     if value is None:
         return None
     if isinstance(value, str):
@@ -201,7 +213,23 @@ def checked_time(value: Any, name: str) -> datetime | None:
         value = datetime(value.year, value.month, value.day)
     if not isinstance(value, datetime):
         raise InvalidInputError(f"{name} must be a datetime, not {value!r}.")
-    return as_utc(value)
+    return value if value.utcoffset() is not None else value.replace(tzinfo=UTC)
+
+
+def time_zone_of(*values: Any) -> tzinfo | None:
+    """Return the time zone of the first time that was given, as it was given.
+
+    A naive time, and a date, are UTC, as everywhere. None when no time was given: the zone is then
+    this machine's. The times themselves are checked by `checked_time`.
+    """
+    for value in values:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime) and value.tzinfo is not None:
+            return value.tzinfo
+        if value is not None:
+            return UTC
+    return None
 
 
 def checked_name(value: Any, name: str) -> str | None:

@@ -15,6 +15,7 @@ from mnemotrace.embedders.service import EmbeddingService
 from mnemotrace.errors import StoreCorruptError
 from mnemotrace.llm.service import LLMService
 from mnemotrace.records import utc_now
+from mnemotrace.scope_tree import scope_tree
 from mnemotrace.stores.backend import Facet, Manifest, StorageBackend
 from mnemotrace.stores.selection import Selection
 
@@ -85,3 +86,7 @@ class Services:
         """Return visible scopes with the records of their subtrees, by path."""
         counts = await self.in_thread(self.store.facet, selection, Facet.SCOPES)
         return dict(sorted(counts.items()))
+
+    async def scope_tree(self, counts: Mapping[str, int]) -> str:
+        """Return the scopes as text for a prompt; counted in tokens in a worker thread."""
+        return await self.in_thread(scope_tree, counts)

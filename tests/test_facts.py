@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from mnemotrace import facts
@@ -121,3 +123,68 @@ def test_a_merged_text_may_replace_values_but_drop_none(
     merged: str, old: str, new: str, allowed: bool
 ) -> None:
     assert facts.may_replace(merged, old, new) is allowed
+
+
+@pytest.mark.parametrize(
+    ("survivor", "text", "expected"),
+    [
+        ("Bob is not allergic to nuts", "Bob is allergic to nuts", True),
+        ("Bob is allergic to nuts. He never flies.", "Bob is allergic to nuts", False),
+        ("He isn't here", "He is not here", False),
+        ("The door is closed", "The door is open", True),
+        ("The door is closed. The gate is open.", "The gate is open", False),
+        ("Prices rose, then fell", "Prices fell", False),
+        ("매운 음식을 싫어한다", "매운 음식을 좋아한다", True),
+        ("他不喜欢狗", "他喜欢狗", True),
+        ("他喜欢狗", "他喜欢狗", False),
+        ("Something else entirely", "The door is open", False),
+        ("", "The door is open", False),
+    ],
+)
+def test_a_sentence_said_the_other_way_round_is_noticed(
+    survivor: str, text: str, expected: bool
+) -> None:
+    assert facts.contradicts(survivor, text) is expected
+
+
+@pytest.mark.parametrize(
+    ("merged", "invented"),
+    [
+        ("Ann has 2 cats and 3 dogs", set()),
+        ("Ann has 5 pets", {"5"}),
+        ("Both cats of Ann are black. Dogs too.", set()),
+        ("Ann and Zoe have 2 cats", {"zoe"}),
+        ("Ann never had 2 cats", {"never"}),
+        ("앤은 고양이가 7마리 있다", {"7"}),
+    ],
+)
+def test_what_a_merge_brings_of_its_own_is_found(merged: str, invented: set[str]) -> None:
+    assert facts.invented_terms(merged, "Ann has 2 cats", "Ann has 3 dogs") == invented
+
+
+def test_a_merge_may_not_be_much_longer_than_what_it_merges() -> None:
+    assert facts.may_replace("tea and ink, " * 10, "tea", "ink") is False
+    assert facts.may_replace("tea and ink", "tea", "ink") is True
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "more"),
+    [
+        ("Ann works at Alpha", "Ann works at Beta", False),
+        ("The party is on Friday at 14:00 in room 5", "The party is cancelled", False),
+        ("The archive is in Paris. " * 9 + "The code is 7413.", "The archive moved to Rome", True),
+        ("the archive is full " * 9, "the archive is empty", False),
+    ],
+)
+def test_a_short_text_does_not_outdate_a_long_one(old: str, new: str, more: bool) -> None:
+    assert facts.says_much_more(old, new) is more
+
+
+def test_long_texts_are_compared_in_a_moment() -> None:
+    """Not each sentence with each: that would take minutes."""
+    old = " ".join(f"Item {i} is kept in box {i * 7} of room {i % 9}." for i in range(3000))
+    new = " ".join(f"Part {i} is kept in bag {i * 3} of hall {i % 7}." for i in range(3000))
+    begun = time.perf_counter()
+    assert facts.may_replace(f"{old} {new}", old, new)
+    assert not facts.may_replace(f"{old} {new}", old, f"{new} Item 5 is not kept in box 35.")
+    assert time.perf_counter() - begun < 10.0

@@ -14,14 +14,16 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "mnemotrace"
 # Lowest first. A name stands for a module or for a whole folder of `mnemotrace`. A module may
 # import its own layer and those before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "scopes", "records", "config"),
-    ("scoring", "trace", "trace_views", "events", "tokens", "facts", "receipts"),
+    ("errors", "scopes", "quoting", "records", "config"),
+    ("scoring", "trace", "trace_views", "events", "tokens", "facts", "receipts", "language"),
+    ("chunks", "scope_tree"),
     ("stores", "embedders", "llm", "prompts"),
     ("flows",),
     (
         *(
             "core",
             "curation",
+            "reanalysis",
             "discovery",
             "saving",
             "twins",

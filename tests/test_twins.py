@@ -24,6 +24,7 @@ METHODS = (
     "list_categories",
     "list_records",
     "list_scopes",
+    "reanalyze",
     "recall",
     "remember",
     "remember_many",

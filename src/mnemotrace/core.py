@@ -9,15 +9,15 @@ import asyncio
 import time
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
 
 from workflows.errors import WorkflowTimeoutError
 
-from . import curation, discovery, prompts
+from . import curation, discovery
 from .config import MemoryConfig
 from .embedders.service import EmbeddingService
-from .errors import LLMError, MemoryClosedError
+from .errors import MemoryClosedError
 from .events import (
     MemoryAnalysisFailedEvent,
     MemoryEvent,
@@ -29,18 +29,20 @@ from .events import (
     MemorySaveStartedEvent,
     event_bus,
 )
-from .flows.answers import ExtractedMemories
 from .flows.batch import EncodingRun
+from .flows.echo import Returned
 from .flows.encoding import EncodingFlow
-from .flows.events import EncodingStarted, RecallStarted
+from .flows.events import EncodingStarted, ExtractionStarted, RecallStarted
 from .flows.evidence import RecallRun
+from .flows.extraction import ExtractionFlow, ExtractionRun
 from .flows.recall import RecallFlow, ShallowRecall
 from .flows.requests import SaveRequest, checked_text
 from .flows.runtime import Runtime
 from .flows.services import Services
-from .llm.service import LLMService
+from .llm.service import LLMService, Patience
+from .reanalysis import Reanalysis
 from .receipts import SaveReceipt
-from .records import Forgotten, MemoryRecord, Recall, ScopeInfo
+from .records import Extraction, Forgotten, MemoryRecord, Reanalyzed, Recall, ScopeInfo
 from .saving import SaveQueue, give_back, queue_for
 from .stores.backend import Access, StorageBackend
 from .stores.outbox import DeadLetter
@@ -69,22 +71,24 @@ class MemoryCore:
         self.services = Services(store, embedder, llm, config, runtime)
         self.owner: object = self
         """What event listeners get as the source."""
-        self._flows: tuple[EncodingFlow, RecallFlow, ShallowRecall] | None = None
+        self._flows: tuple[EncodingFlow, RecallFlow, ShallowRecall, ExtractionFlow] | None = None
         self._queue: SaveQueue = queue_for(store, runtime, self._encode)
         self._access: dict[str, list[Any]] = {}
         self._access_timer: asyncio.TimerHandle | None = None
+        self._returned = Returned()
         self._closed = False
 
     # -- plumbing -----------------------------------------------------------------------------
 
     @property
-    def flows(self) -> tuple[EncodingFlow, RecallFlow, ShallowRecall]:
+    def flows(self) -> tuple[EncodingFlow, RecallFlow, ShallowRecall, ExtractionFlow]:
         """The workflows, built on first use."""
         if self._flows is None:
             self._flows = (
                 EncodingFlow(self.services),
                 RecallFlow(self.services),
                 ShallowRecall(self.services),
+                ExtractionFlow(self.services),
             )
         return self._flows
 
@@ -121,8 +125,9 @@ class MemoryCore:
             self._emit(MemorySaveStartedEvent, value=request.content, metadata=request.metadata)
         begun = time.perf_counter()
         run = EncodingRun.of(requests, self.services.clock())
+        trace: Trace | None = None
         try:
-            with start_trace("encode", level=self.config.trace, texts=len(requests)):
+            with start_trace("encode", level=self.config.trace, texts=len(requests)) as trace:
                 await _in_time(
                     self.flows[0].run(start_event=EncodingStarted(run=run)),
                     f"Saving {len(requests)} text(s) took longer than "
@@ -130,12 +135,19 @@ class MemoryCore:
                 )
         except Exception as error:
             for request in requests:
-                self._emit(MemorySaveFailedEvent, value=request.content, error=str(error))
+                self._emit(
+                    MemorySaveFailedEvent, value=request.content, error=str(error), trace=trace
+                )
             raise
         self._warn(run.failures)
         elapsed = (time.perf_counter() - begun) * 1000
         for request in requests:
-            self._emit(MemorySaveCompletedEvent, value=request.content, save_time_ms=elapsed)
+            self._emit(
+                MemorySaveCompletedEvent,
+                value=request.content,
+                save_time_ms=elapsed,
+                trace=trace,
+            )
         return run.outcomes
 
     async def remember_many(self, requests: list[SaveRequest]) -> SaveReceipt:
@@ -198,6 +210,7 @@ class MemoryCore:
         limit: int,
         depth: str,
         now: datetime | None,
+        zone: tzinfo | None = None,
         wait: bool,
         level: Level,
     ) -> Recall:
@@ -206,7 +219,7 @@ class MemoryCore:
         self._emit(MemoryQueryStartedEvent, query=query, limit=limit)
         begun = time.perf_counter()
         moment = now or selection.as_of or self.services.clock()
-        run = RecallRun.of(query, selection, limit, depth, moment, self.config)
+        run = RecallRun.of(query, selection, limit, depth, moment, self.config, zone)
         trace: Trace | None = None
         try:
             with start_trace("recall", level=level, depth=depth, limit=limit) as trace:
@@ -236,6 +249,7 @@ class MemoryCore:
         )
         if selection.as_of is None:
             self._touch(result)
+        self._returned.add(match.record.id for match in reversed(result))
         self._emit(
             MemoryQueryCompletedEvent,
             query=query,
@@ -284,18 +298,26 @@ class MemoryCore:
             accesses = [Access(key, count, at) for key, (count, at) in pending.items()]
             await self.services.in_thread(self.store.record_access, accesses)
 
-    async def extract(self, content: str) -> list[str]:
-        """Return the atomic statements of a text; the whole text as one when no model can help."""
+    async def extract(self, content: str, selection: Selection, now: datetime | None) -> Extraction:
+        """Return the atomic statements of a text; the whole text as one when no model can help.
+
+        Args:
+            selection: what is visible to the caller: only that can be an echo.
+            now: timezone-aware, from which relative times in the text count; when None, the
+                present in this machine's time zone.
+        """
         self.check_open()
         checked_text(content)
-        system, prompt = prompts.extraction(content)
-        try:
-            answer = await self.services.llm.ask("extraction", system, prompt, ExtractedMemories)
-        except LLMError as error:
-            self._warn([f"extraction: {error}"])
-            return [content]
-        distinct = dict.fromkeys(text.strip() for text in answer.memories)
-        return [text for text in distinct if text]
+        moment = now or self.services.clock().astimezone()
+        run = ExtractionRun(content, selection, moment, self._returned.ids)
+        with start_trace("extract", level=self.config.trace, characters=len(content)) as trace:
+            await _in_time(
+                self.flows[3].run(start_event=ExtractionStarted(run=run)),
+                f"The extraction took longer than encode_timeout={self.config.encode_timeout:g} s",
+            )
+            note(statements=len(run.results))
+        self._warn(run.failures)
+        return Extraction(run.results, trace=trace, echoes=run.echoes, failures=run.failures)
 
     # -- by id --------------------------------------------------------------------------------
 
@@ -317,6 +339,18 @@ class MemoryCore:
         await self._settled()
         return await curation.update(self.services, selection, record_id, changes)
 
+    async def reanalyze(self, selection: Selection, limit: int | None) -> Reanalyzed:
+        """Analyse the records whose analysis could not be made when they were saved."""
+        await self._settled()
+        patience = Patience(timeouts=self.config.llm_concurrency)
+        work = Reanalysis(self.services, self.flows[0], patience)
+        with start_trace("reanalyze", level=self.config.trace) as trace:
+            result = await work.run(selection, limit)
+            note(analysed=int(result), failed=len(result.failed))
+        self._warn(work.failures)
+        result.trace = trace
+        return result
+
     async def forget(self, selection: Selection, *, erase: bool) -> Forgotten:
         """Erase (or only retire) the selected records, queued saves included."""
         await self._settled()
@@ -332,6 +366,7 @@ class MemoryCore:
                 )
         for record_id in ids:
             self._access.pop(record_id, None)
+        self._returned.discard(ids)
         if erase:
             await self.runtime.in_thread(curation.purge, self._queue.outbox, selection)
         return Forgotten(len(ids), record_ids=ids[:1000], versions=versions, erased=erase)
@@ -344,6 +379,7 @@ class MemoryCore:
         async with self.services.write_lock:
             records, versions = await self.services.in_thread(curation.empty, self.store)
         self._access.clear()
+        self._returned.clear()
         await self.runtime.in_thread(lambda: self._queue.outbox.purge(everything=True))
         return Forgotten(records, versions=versions)
 

@@ -12,7 +12,7 @@ from .embedders.lexical import encode_document, text_hash
 from .errors import RecordNotFoundError, StoreError
 from .flows.context import in_context, without
 from .flows.services import Services
-from .records import MemoryRecord, as_utc
+from .records import MemoryRecord, as_utc, pending_analysis, pending_fields
 from .scopes import ROOT, contains
 from .stores.backend import NewVersion, Retirement, StorageBackend, WriteBatch
 from .stores.outbox import DeadLetter, Outbox, PendingSave
@@ -47,7 +47,10 @@ async def update(
                     "list_records() shows the ids in reach."
                 )
             old = found[0]
-            if all(getattr(old, name) == value for name, value in changes.items()):
+            waiting = pending_fields(old.analysis)
+            analysis = pending_analysis(set(waiting) - changes.keys()) if waiting else old.analysis
+            same = all(getattr(old, name) == value for name, value in changes.items())
+            if same and analysis == old.analysis:
                 return old
             now = services.clock()
             record = MemoryRecord.model_validate(
@@ -57,7 +60,7 @@ async def update(
                     "version": old.version + 1,
                     "updated_at": now,
                     "valid_from": now,
-                    "analysis": None if "scope" in changes else old.analysis,
+                    "analysis": analysis,
                 }
             )
             same_text = record.content == old.content

@@ -14,10 +14,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .errors import InvalidInputError
 from .records import utc_now
+
+if TYPE_CHECKING:
+    from .trace import Trace
 
 logger = logging.getLogger(__name__)
 
@@ -79,20 +82,29 @@ class MemorySaveStartedEvent(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class MemorySaveCompletedEvent(MemoryEvent):
-    """A save is durable and visible."""
+    """A save is durable and visible.
+
+    `trace` is the record of the run that saved it, which it may share with other texts of its
+    batch: steps, and the tokens, cost and time of every call of a model. None when tracing is off.
+    """
 
     type: ClassVar[str] = "memory_save_completed"
     value: str
     save_time_ms: float
+    trace: Trace | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemorySaveFailedEvent(MemoryEvent):
-    """A save failed; background saves keep their texts in the outbox."""
+    """A save failed; background saves keep their texts in the outbox.
+
+    `trace` is the record of the run up to there; None when tracing is off.
+    """
 
     type: ClassVar[str] = "memory_save_failed"
     value: str
     error: str
+    trace: Trace | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +129,7 @@ class MemoryRetrievalCompletedEvent(MemoryEvent):
 class MemoryAnalysisFailedEvent(MemoryEvent):
     """The language model failed and the memory went on without it; a warning, nothing is lost.
 
-    `operation` names what was to be analysed, such as ``save`` or ``query``.
+    `operation` names what was to be analysed, such as ``save analysis`` or ``query analysis``.
     """
 
     type: ClassVar[str] = "memory_analysis_failed"

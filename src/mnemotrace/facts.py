@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 
 def _set(words: str) -> frozenset[str]:
@@ -64,6 +65,50 @@ _TURNING = _set(
     best worst good bad safe unsafe present absent empty full public private alive dead able
     """
 )
+# Opposites: a text with a word of one side does not say what a text with one of the other says.
+_OPPOSITES = tuple(
+    (_set(one), _set(other))
+    for one, other in (
+        ("like likes liked love loves loved enjoy enjoys", "dislike dislikes disliked hate hates hated"),
+        ("open opens opened", "close closes closed shut"),
+        ("start starts started begin begins began", "stop stops stopped end ends ended quit"),
+        ("enable enables enabled on active", "disable disables disabled off inactive"),
+        ("allow allows allowed permit permits permitted",
+         "deny denies denied forbid forbids forbidden disallow disallowed prohibited banned"),
+        ("accept accepts accepted approve approves approved", "reject rejects rejected declined"),
+        ("increase increases increased rise rises rose rising grow grew gain gained",
+         "decrease decreases decreased fall falls fell falling drop dropped shrink shrank lost"),
+        ("before", "after"),
+        ("above over", "below under"),
+        ("buy buys bought", "sell sells sold"),
+        ("always", "never"),
+        ("true yes", "false no"),
+        ("high higher highest max maximum", "low lower lowest min minimum"),
+        ("more most", "less least"),
+        ("hot warm", "cold cool"),
+        ("first", "last"),
+        ("best good", "worst bad"),
+        ("safe", "unsafe dangerous"),
+        ("present", "absent"),
+        ("empty", "full"),
+        ("public", "private"),
+        ("alive", "dead"),
+        ("win wins won", "lose loses lost"),
+        ("able can", "unable cannot can't"),
+        ("left", "right"),
+        ("include includes included with", "exclude excludes excluded without"),
+    )
+)  # fmt: skip
+_OPPOSITE_PARTS = (
+    ("좋아", "싫어"), ("허용", "금지"), ("찬성", "반대"), ("증가", "감소"), ("성공", "실패"),
+    ("喜欢", "讨厌"), ("允许", "禁止"), ("同意", "反对"), ("增加", "减少"), ("成功", "失败"),
+    ("好き", "嫌い"), ("許可", "禁止"), ("賛成", "反対"), ("増加", "減少"), ("成功", "失敗"),
+)  # fmt: skip
+"""The same for scripts in which words are not told apart by spaces: parts of a text."""
+_NEGATING_PARTS = re.compile(
+    r"[不没沒无無未非别勿]|않|없|못|아니|(?<![가-힣])안(?![가-힣])|지\s?마|ない|なく|なかっ|ません"
+)
+_SENTENCE_END = re.compile(r"[.!?;]+(?=\s|$)|[。！？；\n]+")
 _SCRIPTS = re.compile(r"[぀-ヿ㐀-䶿一-鿿豈-﫿가-힯ᄀ-ᇿ]+")
 _TOKEN = re.compile(
     r"[぀-ヿ㐀-䶿一-鿿豈-﫿가-힯ᄀ-ᇿ]+"
@@ -76,7 +121,7 @@ _TOKEN = re.compile(
 def _number(token: str) -> str:
     """Write a number one way: ``1,000`` and ``1000`` are the same, ``1.5`` and ``15`` are not."""
     token = token.replace("−", "-")
-    if re.fullmatch(r"-?\d{1,3}(?:,\d{3})+", token):
+    if "," in token and re.fullmatch(r"-?\d{1,3}(?:,\d{3})+", token):
         return token.replace(",", "")
     return token
 
@@ -118,8 +163,12 @@ def may_be_duplicates(first: str, second: str) -> bool:
         True only when they hold the same words in the same order, but for function words, case and
         punctuation: any other difference, in a number, a name or who owes whom, may be a fact.
     """
-    left, right = words(first), words(second)
-    return _telling(left) == _telling(right)
+    return telling_words(first) == telling_words(second)
+
+
+def telling_words(text: str) -> tuple[str, ...]:
+    """Return the words that two texts must share, in order, to be duplicates of each other."""
+    return tuple(_telling(words(text)))
 
 
 def _telling(tokens: list[str]) -> list[str]:
@@ -128,8 +177,87 @@ def _telling(tokens: list[str]) -> list[str]:
 
 
 def covers(survivor: str, text: str) -> bool:
-    """Tell whether every protected term of `text` is also in `survivor`."""
-    return not missing_terms(survivor, text)
+    """Tell whether `survivor` may stand for `text`.
+
+    It must have every protected term of `text`, and must not say the opposite.
+    """
+    return not missing_terms(survivor, text) and not contradicts(survivor, text)
+
+
+def contradicts(survivor: str, text: str) -> bool:
+    """Tell whether a sentence of `text` seems to be said the other way round in `survivor`.
+
+    Each sentence is compared with the one in `survivor` that shares the most words with it: they
+    must be negated equally often, and hold no opposites (``open``, ``closed``). When in doubt the
+    answer is True: a text that is kept twice costs less than one that is lost.
+    """
+    there = {part: _Sentence.of(part) for part in _sentences(survivor)}
+    where: dict[str, list[str]] = {}
+    for part, sentence in there.items():
+        for term in sentence.topic:
+            where.setdefault(term, []).append(part)
+    for part in dict.fromkeys(_sentences(text)):
+        if part in there:
+            continue
+        said = _Sentence.of(part)
+        shared: Counter[str] = Counter()
+        for term in said.topic:
+            shared.update(where.get(term, ()))
+        most = max(shared.values(), default=0)
+        nearest = [there[other] for other, count in shared.items() if count == most]
+        if nearest and not any(said.agrees(other) for other in nearest):
+            return True
+    return False
+
+
+def _sentences(text: str) -> list[str]:
+    plain = unicodedata.normalize("NFKC", text)
+    return [part for text in _SENTENCE_END.split(plain) if (part := text.strip())]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    text: str
+    topic: frozenset[str]
+    """What it is about: its words but for negations, character pairs where there are no spaces."""
+    words: frozenset[str]
+    negations: int
+
+    @classmethod
+    def of(cls, text: str) -> _Sentence:
+        tokens = [token.casefold() for token in words(text)]
+        topic: set[str] = set()
+        for token in tokens:
+            if _SCRIPTS.match(token):
+                topic.update(token[i : i + 2] for i in range(max(len(token) - 1, 1)))
+            elif not _negates(token) and token not in _FUNCTION_WORDS and token[0].isalnum():
+                topic.add(token)
+        negations = sum(_negates(token) for token in tokens)
+        negations += len(_NEGATING_PARTS.findall(text))
+        return cls(text, frozenset(topic), frozenset(tokens), negations)
+
+    def agrees(self, other: _Sentence) -> bool:
+        """Tell whether nothing shows that the two say opposite things."""
+        if self.negations != other.negations:
+            return False
+        for one, two in _OPPOSITES:
+            for side, contrary in ((one, two), (two, one)):
+                if (
+                    self.words & side
+                    and other.words & contrary
+                    and not other.words & side
+                    and not self.words & contrary
+                ):
+                    return False
+        for left, right in _OPPOSITE_PARTS:
+            here = (left in self.text, right in self.text)
+            if True in here and here == (right in other.text, left in other.text):
+                return here[0] and here[1]
+        return True
+
+
+def _negates(token: str) -> bool:
+    return token in _NEGATIONS or token.endswith("n't")
 
 
 def missing_terms(survivor: str, text: str) -> set[str]:
@@ -143,18 +271,51 @@ def missing_terms(survivor: str, text: str) -> set[str]:
     }
 
 
+def invented_terms(merged: str, *texts: str) -> set[str]:
+    """Return the numbers, negations and names of `merged` that none of `texts` has.
+
+    A name is a capitalised word within a sentence; in scripts without capitals none is told.
+    """
+    known = {word.casefold() for text in texts for word in words(text)}
+    found: set[str] = set()
+    for sentence in _sentences(merged):
+        for place, token in enumerate(words(sentence)):
+            lower = token.casefold()
+            name = place > 0 and len(token) > 1 and token[0].isupper()
+            number = token.removeprefix("-")[:1].isdigit()
+            if lower not in known and (name or number or _negates(lower)):
+                found.add(lower)
+    return found
+
+
 def may_replace(merged: str, old: str, new: str) -> bool:
     """Tell whether a merged text may stand for an old and a new one.
 
-    It must have every protected term of the new text, and those of the old one but for values that
-    the new text replaces: as many as it brings itself, numbers for numbers (``14`` becomes ``16``).
-    So a merge cannot cut off what else the old text says, at its end for instance.
+    It must have every protected term of the new text and not say the opposite, and it must have
+    those of the old one but for values that the new text replaces: as many as it brings itself,
+    numbers for numbers (``14`` becomes ``16``). So a merge cannot cut off what else the old text
+    says, at its end for instance. It must not bring numbers, negations or names of its own, nor
+    be much longer than both.
     """
-    if not covers(merged, new):
+    if len(merged) > 1.5 * (len(old) + len(new)) + 100 or not covers(merged, new):
+        return False
+    if invented_terms(merged, old, new):
         return False
     lost = missing_terms(merged, old)
     brought = protected_terms(new).keys() - protected_terms(old).keys()
     return len(lost) <= len(brought) and _numbers(lost) <= _numbers(brought)
+
+
+def says_much_more(old: str, new: str) -> bool:
+    """Tell whether an old text says so much more than a new one that this cannot outdate it all.
+
+    It is over three times as long, and more of its protected terms would go than the new text
+    brings: one sentence contradicts one sentence of a long text, not the whole.
+    """
+    if len(old) <= 3 * len(new):
+        return False
+    brought = protected_terms(new).keys() - protected_terms(old).keys()
+    return len(missing_terms(new, old)) > len(brought)
 
 
 def _numbers(terms: Iterable[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Self, SupportsIndex, overload
@@ -12,11 +12,43 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, SupportsIndex, overload
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from . import scopes
+from .quoting import inert
 
 if TYPE_CHECKING:
     from .trace import Trace
 
 ANALYSIS_PENDING = "pending"
+ANALYSED_FIELDS = ("scope", "categories", "importance")
+"""What a language model fills in where the caller leaves it out."""
+
+
+def pending_analysis(missing: Iterable[str]) -> str | None:
+    """Return the state of a record whose analysis could not be made.
+
+    Args:
+        missing: those of `ANALYSED_FIELDS` that the caller left out.
+
+    Returns:
+        ``pending`` when all were left out, else the ones that were
+        (``pending:categories,importance``); None when none was.
+    """
+    wanted = set(missing)
+    names = [name for name in ANALYSED_FIELDS if name in wanted]
+    if not names:
+        return None
+    if len(names) == len(ANALYSED_FIELDS):
+        return ANALYSIS_PENDING
+    return f"{ANALYSIS_PENDING}:{','.join(names)}"
+
+
+def pending_fields(analysis: str | None) -> tuple[str, ...]:
+    """Return the fields that wait for an analysis; empty when there is none to be made."""
+    if analysis == ANALYSIS_PENDING:
+        return ANALYSED_FIELDS
+    state, _, names = (analysis or "").partition(":")
+    if state != ANALYSIS_PENDING:
+        return ()
+    return tuple(name for name in ANALYSED_FIELDS if name in names.split(","))
 
 
 def utc_now() -> datetime:
@@ -90,7 +122,8 @@ class MemoryRecord(BaseModel):
     expires_at: UtcDatetime | None = None
     pinned: bool = False
     analysis: str | None = None
-    """``pending`` when analysis by a language model was due but could not be made."""
+    """``pending`` when analysis by a language model was due but could not be made; where only some
+    fields wait for it, with their names (``pending:categories,importance``). See `reanalyze`."""
     session: str | None = None
     """The batch or session this was remembered in."""
     position: int | None = None
@@ -182,9 +215,10 @@ class MemoryMatch:
         }
 
     def format(self) -> str:
-        """Return one readable line: score, content, scope and reasons."""
+        """Return one readable line: score, content, scope and reasons; nothing in it is markup."""
         reasons = ", ".join(self.match_reasons) or "none"
-        return f"[{self.score:.2f}] {self.record.content} ({self.record.scope}; {reasons})"
+        place = inert(self.record.scope)
+        return f"[{self.score:.2f}] {inert(self.record.content)} ({place}; {reasons})"
 
 
 class ScopeInfo(BaseModel):
@@ -246,6 +280,10 @@ class Recall(list[MemoryMatch]):
     def format(self, budget_tokens: int | None = None) -> str:
         """Return the matches as text for a prompt, best first, whole entries only.
 
+        A memory is data, whatever it says: each is one line that ends with who said it, if that is
+        known, and its scope. Line breaks and markup in it are escaped (`mnemotrace.quoting.inert`),
+        so none can pass for another entry, a role or an instruction of yours.
+
         Args:
             budget_tokens: the most tokens (tiktoken, o200k_base) the text may have; None for no
                 bound.
@@ -253,7 +291,7 @@ class Recall(list[MemoryMatch]):
         Returns:
             The text; ``""`` when nothing was found or nothing fits.
         """
-        lines = [f"- {match.record.content}" for match in self]
+        lines = [_entry(match.record) for match in self]
         if budget_tokens is None:
             return "\n".join(lines)
         from .tokens import count_tokens
@@ -268,6 +306,38 @@ class Recall(list[MemoryMatch]):
         from .trace_views import recall_html
 
         return recall_html(self)
+
+
+def _entry(record: MemoryRecord) -> str:
+    """Return a record as one line for a prompt, attributed."""
+    said_by = record.sources or ([record.source] if record.source else [])
+    origin = ", ".join(inert(name) for name in (*said_by, record.scope))
+    return f"- {inert(record.content)} ({origin})"
+
+
+class Extraction(list[str]):
+    """The statements of one extraction, in the order of the text; a plain list of texts.
+
+    Attributes:
+        trace: the step-by-step record of the run; None only when tracing was off.
+        echoes: statements left out because they only repeat what this memory already holds and
+            had given to the text.
+        failures: one line for each reason why a part of the text was kept as it is; empty when
+            the model answered for all of it.
+    """
+
+    def __init__(
+        self,
+        statements: Iterable[str] = (),
+        *,
+        trace: Trace | None = None,
+        echoes: Iterable[str] = (),
+        failures: Iterable[str] = (),
+    ) -> None:
+        super().__init__(statements)
+        self.trace = trace
+        self.echoes = list(echoes)
+        self.failures = list(failures)
 
 
 class Forgotten(int):
@@ -290,4 +360,33 @@ class Forgotten(int):
         self.record_ids = tuple(record_ids)
         self.versions = versions
         self.erased = erased
+        return self
+
+
+class Reanalyzed(int):
+    """How many records a `reanalyze` filled in; an int that also says which, and what is left.
+
+    Attributes:
+        record_ids: the records that were filled in.
+        failed: why each of the others could not be, by record id; they still wait.
+        trace: the step-by-step record of the run with tokens, cost and time of every call of the
+            model; None when tracing was off.
+    """
+
+    record_ids: tuple[str, ...]
+    failed: dict[str, str]
+    trace: Trace | None
+
+    def __new__(  # noqa: D102
+        cls,
+        record_ids: Iterable[str] = (),
+        *,
+        failed: Mapping[str, str] | None = None,
+        trace: Trace | None = None,
+    ) -> Self:
+        ids = tuple(record_ids)
+        self = super().__new__(cls, len(ids))
+        self.record_ids = ids
+        self.failed = dict(failed or {})
+        self.trace = trace
         return self

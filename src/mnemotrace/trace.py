@@ -414,6 +414,7 @@ def record_llm_call(
     *,
     attempt: int = 1,
     error: BaseException | None = None,
+    **attrs: Any,
 ) -> None:
     """Add a finished call of the language model, ending now, as a span of kind ``llm``.
 
@@ -422,6 +423,7 @@ def record_llm_call(
         cost: in US dollars, None when unknown.
         duration_ms: how long the call took.
         error: what the call failed with, None when it went well.
+        attrs: further facts, such as the version of the prompts.
     """
     active = _current.get()
     if active is None or active[0].closed:
@@ -434,6 +436,7 @@ def record_llm_call(
         tokens_in=tokens_in,
         tokens_out=tokens_out,
         cost=cost,
+        **attrs,
     ) as call:
         pass
     if call is not None:

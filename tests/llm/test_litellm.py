@@ -17,8 +17,9 @@ from pydantic import BaseModel
 from mnemotrace.errors import LLMError, LLMUnavailableError
 from mnemotrace.llm import service as service_module
 from mnemotrace.llm.litellm_adapter import LiteLLMModel
-from mnemotrace.llm.protocol import LLMReply, LLMRequest, TransientLLMError
+from mnemotrace.llm.protocol import LLMReply, LLMRequest, LLMTimeoutError, TransientLLMError
 from mnemotrace.llm.service import LLMService
+from mnemotrace.trace import start_trace
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,8 +46,11 @@ class Handler(BaseHTTPRequestHandler):
     refused: ClassVar[set[str]] = set()
     bodies: ClassVar[list[dict[str, Any]]] = []
     content: ClassVar[str | None] = '{"port": 8080}'
+    pause: ClassVar[threading.Event] = threading.Event()
+    pause.set()
 
     def do_POST(self) -> None:
+        self.pause.wait(20)
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.bodies.append(body)
         form = (body.get("response_format") or {}).get("type")
@@ -129,6 +133,19 @@ async def test_a_model_without_a_listed_price_has_no_cost(address: str) -> None:
     assert (await model.complete(LLMRequest("p", "", "?"))).cost is None
 
 
+async def test_the_schema_is_told_in_words_unless_the_model_is_known_to_keep_to_it(
+    address: str,
+) -> None:
+    request = LLMRequest("p", "Be terse.", "Which?", Answer.model_json_schema())
+    for name, told in (("openai/gpt-4o-mini", False), ("openai/our-own", True)):
+        await LiteLLMModel(name, api_base=address).complete(request)
+        system = Handler.bodies[-1]["messages"][0]["content"]
+        assert ('"properties":{"port":{"type":"integer"}}' in system) == told
+    Handler.refused.add("json_schema")
+    await LiteLLMModel("openai/gpt-4o-mini", api_base=address).complete(request)
+    assert '"port"' in Handler.bodies[-1]["messages"][0]["content"]
+
+
 @pytest.mark.parametrize(
     ("refused", "first", "later"),
     [
@@ -197,6 +214,19 @@ async def test_an_empty_message_is_an_unusable_answer(address: str) -> None:
 
     with pytest.raises(LLMError, match="is empty"):
         await ask(LiteLLMModel("openai/gpt-4o-mini", api_base=address))
+
+
+async def test_a_server_that_hangs_is_given_up_in_time(address: str) -> None:
+    Handler.pause.clear()
+    service = LLMService(LiteLLMModel("openai/gpt-4o-mini", api_base=address), timeout=0.5)
+    try:
+        with start_trace("recall") as trace, pytest.raises(LLMTimeoutError, match="find_port"):
+            await service.ask("find_port", "", "?", Answer)
+    finally:
+        Handler.pause.set()
+
+    assert trace is not None
+    assert [call.status for call in trace.find("llm.find_port")] == ["cancelled"]
 
 
 async def test_parallel_requests_are_all_answered(address: str) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -45,6 +46,10 @@ JSON = '{"action": "keep", "reasons": ["same"]}'
         '{"action": "keep", "reasons": ["same",],}',
         '{\n  "action": "keep",\n  "reasons": [\n    "same",\n  ],\n}',
         f"An open bracket [ and then {JSON}",
+        f"```json\n```json\n{JSON}\n```\n```",
+        f"[{JSON}]",
+        json.dumps(JSON),
+        f"```json\n{json.dumps(JSON)[1:-1]}\n``` {JSON}",
     ],
 )
 def test_json_is_found_in_what_models_write(text: str) -> None:
@@ -85,6 +90,10 @@ def test_an_array_is_found_where_one_is_wanted() -> None:
         ("[]", "does not fit Plan"),
         ('"keep"', "does not fit Plan"),
         ("null", "does not fit Plan"),
+        (f"[{JSON}, {JSON}]", "does not fit Plan"),
+        ('{"action": "\\ud800"}', "lone surrogates"),
+        ('{"\\udc00": 1, "action": "keep"}', "lone surrogates"),
+        ('{"행동": "유지"}', "none of its fields"),
         ("NaN", "no JSON"),
         ("[" * 100_000, "no JSON|cut off"),
         ("[" * 5_000 + "]" * 5_000, "no JSON|does not fit"),
@@ -93,6 +102,14 @@ def test_an_array_is_found_where_one_is_wanted() -> None:
 def test_what_cannot_be_used_is_an_error_that_says_why(text: str, message: str) -> None:
     with pytest.raises(LLMError, match=message):
         parse_json(text, Plan)
+
+
+def test_an_answer_to_another_question_is_no_answer() -> None:
+    """Where nothing is required, something must still be said, or nothing at all."""
+    assert parse_json("{}", Lenient) == Lenient()
+    assert parse_json('{"other": 1} {"gaps": ["a"]}', Lenient) == Lenient(gaps=["a"])
+    with pytest.raises(LLMError, match="none of its fields"):
+        parse_json('{"lacks": ["a"]}', Lenient)
 
 
 def test_half_an_answer_is_never_taken_for_a_whole_one() -> None:

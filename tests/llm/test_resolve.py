@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,6 +49,60 @@ class LlamaIndexStyle:
         return self.Completion(f"echo {prompt}")
 
 
+class LlamaIndexChat(LlamaIndexStyle):
+    class metadata:
+        model_name = "llama-chat-1"
+        is_chat_model = True
+
+    model = ""
+
+    async def acomplete(self, prompt: str, formatted: bool = False) -> Any:
+        raise AssertionError("a chat model is asked by its chat")
+
+    async def achat(self, messages: list[dict[str, str]]) -> Any:
+        text = "\n\n".join(message["content"] for message in messages)
+        raw = {"usage": {"prompt_tokens": 7, "completion_tokens": 3}}
+        return SimpleNamespace(message=SimpleNamespace(content=f"echo {text}"), raw=raw)
+
+
+class LangChainStyle:
+    """As LangChain 1.x: no `__call__`, messages in, a message with its usage out."""
+
+    model_name = "lang-1"
+    model = "lang-1"
+
+    async def ainvoke(self, messages: list[dict[str, str]]) -> Any:
+        text = "\n\n".join(message["content"] for message in messages)
+        return SimpleNamespace(
+            content=[{"type": "text", "text": "echo "}, text],
+            usage_metadata={"input_tokens": 7, "output_tokens": 3},
+        )
+
+
+class BlockingLangChainStyle:
+    model_name = "lang-2"
+
+    def invoke(self, messages: list[dict[str, str]]) -> Any:
+        text = "\n\n".join(message["content"] for message in messages)
+        usage = {"token_usage": {"prompt_tokens": 7, "completion_tokens": 3}}
+        return SimpleNamespace(content=f"echo {text}", response_metadata=usage)
+
+
+class PromptComplete:
+    name = "prompt-1"
+
+    def complete(self, prompt: str) -> Any:
+        return SimpleNamespace(text=f"echo {prompt}", raw=SimpleNamespace(usage=None))
+
+
+class ChatOnly:
+    name = "chat-1"
+
+    def chat(self, messages: list[dict[str, str]]) -> Any:
+        text = "\n\n".join(message["content"] for message in messages)
+        return SimpleNamespace(message=SimpleNamespace(content=f"echo {text}"))
+
+
 class BlockingComplete:
     name = "blocking-1"
 
@@ -63,6 +118,11 @@ class BlockingComplete:
         (lambda prompt: echo_later(prompt), None),
         (CrewStyle(), "crew-1"),
         (LlamaIndexStyle(), "llama-1"),
+        (LlamaIndexChat(), "llama-chat-1"),
+        (LangChainStyle(), "lang-1"),
+        (BlockingLangChainStyle(), "lang-2"),
+        (PromptComplete(), "prompt-1"),
+        (ChatOnly(), "chat-1"),
         (BlockingComplete(), "blocking-1"),
     ],
 )
@@ -73,6 +133,89 @@ async def test_every_kind_of_model_answers(spec: Any, model: str | None) -> None
     assert isinstance(llm, LLM)
     assert reply.text == f"echo {BOTH}"
     assert model is None or reply.model == model
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [LlamaIndexChat(), LangChainStyle(), BlockingLangChainStyle()],
+    ids=lambda s: s.__class__,
+)
+async def test_the_tokens_a_model_tells_are_kept(spec: Any) -> None:
+    reply = await resolve_llm(spec).complete(REQUEST)
+    assert (reply.tokens_in, reply.tokens_out) == (7, 3)
+
+
+SCHEMA = {
+    "title": "Answer",
+    "type": "object",
+    "properties": {"port": {"title": "Port", "type": "integer"}},
+}
+ASKED = LLMRequest("test", "You are terse.", "Which port?", SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [echo, echo_later, CrewStyle(), LlamaIndexStyle(), LlamaIndexChat(), LangChainStyle()],
+    ids=str,
+)
+async def test_a_model_without_structured_output_is_told_the_schema(spec: Any) -> None:
+    reply = await resolve_llm(spec).complete(ASKED)
+    system = reply.text.removeprefix("echo ").split("\n\n")[0]
+    assert system.startswith("You are terse.")
+    assert '{"type":"object","properties":{"port":{"type":"integer"}}}' in system
+
+
+class Structured(LangChainStyle):
+    """A LangChain model that answers by a schema, or fails when told to."""
+
+    def __init__(self, failure: Exception | None = None, parsed: Any = None) -> None:
+        self.failure = failure
+        self.parsed = parsed
+        self.bound = 0
+
+    def with_structured_output(self, schema: Any, include_raw: bool) -> Any:
+        assert (schema, include_raw) == (SCHEMA, True)
+        self.bound += 1
+
+        async def ainvoke(messages: list[dict[str, str]]) -> Any:
+            if self.failure is not None:
+                raise self.failure
+            raw = SimpleNamespace(
+                content="as text",
+                usage_metadata={"input_tokens": 5, "output_tokens": 2},
+            )
+            return {"raw": raw, "parsed": self.parsed, "parsing_error": None}
+
+        return SimpleNamespace(ainvoke=ainvoke)
+
+
+class Status(Exception):
+    def __init__(self, status_code: int) -> None:
+        self.status_code = status_code
+
+
+@pytest.mark.parametrize(("parsed", "text"), [({"port": 1}, '{"port": 1}'), (None, "as text")])
+async def test_structured_output_of_langchain_is_used(parsed: Any, text: str) -> None:
+    reply = await resolve_llm(Structured(parsed=parsed)).complete(ASKED)
+    assert (reply.text, reply.tokens_in, reply.tokens_out) == (text, 5, 2)
+
+
+@pytest.mark.parametrize("failure", [NotImplementedError(), ValueError("tools"), Status(400)])
+async def test_a_model_without_it_is_asked_in_words_from_then_on(failure: Exception) -> None:
+    model = Structured(failure)
+    llm = resolve_llm(model)
+    for _ in range(2):
+        assert "Which port?" in (await llm.complete(ASKED)).text
+    assert model.bound == 1
+
+
+async def test_a_passing_failure_does_not_end_structured_output() -> None:
+    model = Structured(Status(429))
+    llm = resolve_llm(model)
+    for _ in range(2):
+        with pytest.raises(Status):
+            await llm.complete(ASKED)
+    assert model.bound == 2
 
 
 def test_an_object_with_an_async_complete_is_used_as_it_is() -> None:

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from mnemotrace.errors import LLMError, LLMUnavailableError
 from mnemotrace.llm import service as service_module
 from mnemotrace.llm.protocol import LLMReply, LLMRequest, TransientLLMError
 from mnemotrace.llm.resolve import resolve_llm
-from mnemotrace.llm.service import LLMService
+from mnemotrace.llm.service import LLMService, Patience
 from mnemotrace.testing import ScriptedLLM
 from mnemotrace.trace import start_trace
 
@@ -172,6 +173,86 @@ async def test_a_slow_function_is_given_up_though_its_thread_hangs() -> None:
             await ask(hang, timeout=0.05)
     finally:
         release.set()
+
+
+async def test_a_run_asks_no_more_once_the_model_was_out_of_reach() -> None:
+    llm = ScriptedLLM({"find_port": LLMUnavailableError("no connection")})
+    service, patience = LLMService(llm), Patience(60.0, timeouts=3)
+
+    for _ in range(3):
+        with pytest.raises(LLMUnavailableError, match="no connection"):
+            await service.ask("find_port", "", "?", Answer, patience=patience)
+
+    assert len(llm.requests) == 1
+
+
+async def test_a_run_asks_no_more_after_so_many_timeouts_in_a_row() -> None:
+    async def answer(request: LLMRequest) -> dict[str, int]:
+        if "slow" in request.prompt:
+            await asyncio.sleep(5.0)
+        return GOOD
+
+    llm = ScriptedLLM({"find_port": answer})
+    service, patience = LLMService(llm, timeout=0.02), Patience(60.0, timeouts=2)
+
+    for prompt in ("slow", "quick", "slow", "slow", "quick"):
+        with contextlib.suppress(LLMError):
+            await service.ask("find_port", "", prompt, Answer, patience=patience)
+
+    assert [request.prompt for request in llm.requests] == ["slow", "quick", "slow", "slow"]
+    assert "did not answer" in (patience.exhausted or "")
+
+
+async def test_a_run_asks_no_more_once_its_time_is_up() -> None:
+    """Waiting for a free place counts, too: else a long queue would hold the run for ever."""
+    llm = ScriptedLLM({"find_port": GOOD}, delay=5.0)
+    service, patience = LLMService(llm, concurrency=1), Patience(0.05, timeouts=9)
+
+    results = await asyncio.gather(
+        *(service.ask("find_port", "", "?", Answer, patience=patience) for _ in range(3)),
+        return_exceptions=True,
+    )
+
+    assert all(isinstance(result, LLMError) for result in results)
+    assert len(llm.requests) == 1
+    with pytest.raises(LLMError, match=r"no more time"):
+        await service.ask("find_port", "", "?", Answer, patience=patience)
+    assert len(llm.requests) == 1
+
+
+async def test_a_run_may_forgo_retries() -> None:
+    llm = ScriptedLLM({"find_port": TransientLLMError("busy")})
+
+    with pytest.raises(TransientLLMError):
+        await LLMService(llm).ask("find_port", "", "?", Answer, retries=0)
+
+    assert len(llm.requests) == 1
+
+
+@pytest.mark.parametrize(("length", "same"), [(10, True), (200_000, False)])
+async def test_a_long_answer_is_parsed_off_the_loop(length: int, same: bool) -> None:
+    threads: list[threading.Thread] = []
+
+    class Note(BaseModel):
+        text: str
+
+        @field_validator("text")
+        @classmethod
+        def _seen(cls, value: str) -> str:
+            threads.append(threading.current_thread())
+            return value
+
+    llm = ScriptedLLM({"note": {"text": "x" * length}})
+    await LLMService(llm).ask("note", "", "?", Note)
+
+    assert (threads == [threading.current_thread()]) is same
+
+
+async def test_an_endless_answer_is_not_read() -> None:
+    endless = '{"port": 1, "why": "' + "x" * service_module.MAX_REPLY + '"}'
+
+    with pytest.raises(LLMError, match="more than the 2000000"):
+        await ask(ScriptedLLM({"find_port": endless}))
 
 
 async def test_a_cancelled_request_is_cancelled() -> None:

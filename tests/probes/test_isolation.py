@@ -289,11 +289,13 @@ def test_a_suggested_scope_never_places_a_save_outside_the_view(
 def test_an_inferred_scope_that_is_too_deep_inside_a_view_does_not_fail_the_save(
     open_memory: OpenMemory,
 ) -> None:
-    """Probe 6, for saving: a suggestion that cannot be placed falls back to the view's scope."""
+    """Probe 6, for saving: it is cut down to what a scope should be, within the view."""
     llm = ScriptedLLM({"save_analysis": {"scope": "/x" * 31, "importance": 0.7}})
     memory = open_memory(llm=llm, consolidation_threshold=1.0)
     record = memory.scope("/crew/me").remember("my own note")
-    assert record.scope == "/crew/me"
+    assert record.scope == "/crew/me/x/x/x"
+    deepest = "/d" * 32
+    assert memory.scope(deepest).remember("another note").scope == deepest
 
 
 def test_a_writable_slice_refuses_foreign_scopes(open_memory: OpenMemory, call: Call) -> None:

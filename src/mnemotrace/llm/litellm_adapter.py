@@ -14,9 +14,10 @@ from typing import Any
 
 from mnemotrace.errors import LLMError, LLMUnavailableError
 
+from .instances import messages
 from .keys import missing_key
 from .protocol import LLMReply, LLMRequest, TransientLLMError
-from .resolve import messages
+from .schemas import spelled_out
 from .threads import call_in_thread
 
 NO_KEY_NEEDED = "not-needed"
@@ -28,7 +29,8 @@ class LiteLLMModel:
 
     A JSON schema is asked for in three ways, each next one when the server rejects the request:
     ``json_schema``, ``json_object`` with the schema (llama.cpp), and none. What worked is kept for
-    later requests.
+    later requests. The schema is told in words, too, unless litellm knows that the model can be
+    held to it: litellm leaves out what a provider does not take.
 
     Args:
         model: litellm's name for it, such as "gpt-4o-mini" or "ollama/llama3.2".
@@ -76,11 +78,13 @@ class LiteLLMModel:
     async def _ask(self, litellm: Any, request: LLMRequest) -> Any:
         ways = list(_ways(request.schema))
         first = min(self._way, len(ways) - 1) if request.schema is not None else 0
+        asked = spelled_out(request)
         for number, way in enumerate(ways[first:], start=first):
+            strict = number == 0 and _holds_to_schema(litellm, self.name)
             try:
                 response = await litellm.acompletion(
                     model=self.name,
-                    messages=messages(request),
+                    messages=messages(request if strict else asked),
                     # The service does the retries, so that they are limited and in the trace.
                     max_retries=0,
                     num_retries=0,
@@ -145,6 +149,18 @@ def _ways(schema: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
         ):
             yield {"temperature": 0.0, "response_format": form}
     yield {}
+
+
+def _holds_to_schema(litellm: Any, model: str) -> bool:
+    """Tell whether litellm's list knows this model to answer by a schema.
+
+    litellm's own function for that asks the server, for some providers, and waits for it.
+    """
+    for name in (model, model.partition("/")[2]):
+        known = litellm.model_cost.get(name)
+        if known is not None:
+            return bool(known.get("supports_response_schema"))
+    return False
 
 
 def _form_refused(litellm: Any, error: Exception) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Never, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
 
 from mnemotrace.errors import LLMError
 
@@ -31,7 +31,8 @@ def parse_json(text: str, model: type[M]) -> M:
     """Return the first JSON value in `text` that fulfils `model`.
 
     The whole text is tried first, then each outermost object or array in it, from left to right;
-    never one inside another, which would be half an answer.
+    never one inside another, which would be half an answer. JSON that was written as a JSON
+    string, or as the only item of a list, counts as the answer.
 
     Args:
         text: the reply as the language model wrote it.
@@ -53,6 +54,13 @@ def parse_json(text: str, model: type[M]) -> M:
         try:
             value = _load(candidate)
         except (ValueError, RecursionError):
+            continue
+        if not _is_text(value):
+            problem = "holds lone surrogates, which are not text"
+            continue
+        value = _unwrapped(value, model)
+        if _is_foreign(value, model):
+            problem = f"does not fit {model.__name__}: it has none of its fields"
             continue
         try:
             return model.model_validate(value)
@@ -96,6 +104,33 @@ def _load(candidate: str) -> Any:
     except json.JSONDecodeError:
         without = _STRING_OR_COMMA.sub(lambda match: match[1] or "", candidate)
         return json.loads(without, strict=False, parse_constant=_refuse)
+
+
+def _is_text(value: Any) -> bool:
+    """Tell whether every string in a value can be stored and sent."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _unwrapped(value: Any, model: type[BaseModel]) -> Any:
+    if issubclass(model, RootModel):
+        return value
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = _load(value)
+        except (ValueError, RecursionError):
+            return value
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+        return value[0]
+    return value
+
+
+def _is_foreign(value: Any, model: type[BaseModel]) -> bool:
+    """Tell whether an object has something to say, but nothing that was asked for."""
+    return isinstance(value, dict) and bool(value) and not value.keys() & model.model_fields.keys()
 
 
 def _refuse(constant: str) -> Never:

@@ -53,6 +53,10 @@ class TransientLLMError(LLMError):
     """
 
 
+class LLMTimeoutError(LLMError):
+    """The model did not answer in time."""
+
+
 @runtime_checkable
 class LLM(Protocol):
     """A language model.

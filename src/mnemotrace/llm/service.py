@@ -7,16 +7,19 @@ import logging
 import random
 import time
 import weakref
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pydantic import BaseModel
 
-from mnemotrace.errors import LLMError
+from mnemotrace.errors import LLMError, LLMUnavailableError
+from mnemotrace.prompts import VERSION
 from mnemotrace.trace import note_content, record_llm_call
 
 from .parsing import parse_json
-from .protocol import LLM, LLMReply, LLMRequest, TransientLLMError
+from .protocol import LLM, LLMReply, LLMRequest, LLMTimeoutError, TransientLLMError
 from .resolve import NoLLM
+from .threads import call_in_thread
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +34,62 @@ that parallel requests do not come back together."""
 
 WARNINGS = 100
 """Distinct warnings remembered, to log each of them once."""
+
+
+MAX_REPLY = 2_000_000
+"""Characters of an answer from which it is not read: no question here has such an answer."""
+
+LONG_REPLY = 50_000
+"""Characters of an answer from which it is parsed in a thread, so that the loop goes on."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """How long one run goes on asking the model.
+
+    A run ends in time although its model hangs: it asks no more once its time is up, once the
+    model cannot be reached, or once as many requests in a row as allowed were not answered.
+
+    Args:
+        seconds: for all requests of the run together, waiting for a free place included; None for
+            as long as it takes.
+        timeouts: requests in a row that may go unanswered, 1 or more.
+    """
+
+    seconds: float | None = None
+    timeouts: int = 1
+    _begun: float = field(default_factory=time.perf_counter)
+    _unanswered: int = 0
+    _reason: str | None = None
+
+    @property
+    def exhausted(self) -> str | None:
+        """Why nothing more is asked; None while asking is worth it."""
+        if self._reason is None and self.left == 0.0:
+            self._reason = f"the run had no more time for the language model ({self.seconds:g} s)"
+        return self._reason
+
+    @property
+    def left(self) -> float | None:
+        """Seconds left, 0 or more; None for no limit."""
+        if self.seconds is None:
+            return None
+        return max(self.seconds - (time.perf_counter() - self._begun), 0.0)
+
+    def answered(self) -> None:
+        """Count an answer, of whatever quality: the model is there."""
+        self._unanswered = 0
+
+    def next_phase(self) -> None:
+        """Ask no more when the last phase of the run ended without an answer in time."""
+        if self._unanswered and self._reason is None:
+            self._reason = "the language model did not answer the last requests of this run in time"
+
+    def failed(self, error: LLMError) -> None:
+        """Count a request that got no answer."""
+        self._unanswered += isinstance(error, LLMTimeoutError)
+        if isinstance(error, LLMUnavailableError) or self._unanswered >= self.timeouts:
+            self._reason = self._reason or str(error)
 
 
 class LLMService:
@@ -67,27 +126,79 @@ class LLMService:
         reason = check() if callable(check) else None
         return str(reason) if reason else None
 
-    async def ask(self, purpose: str, system: str, prompt: str, model: type[M]) -> M:
+    async def ask(
+        self,
+        purpose: str,
+        system: str,
+        prompt: str,
+        model: type[M],
+        *,
+        patience: Patience | None = None,
+        retries: int = RETRIES,
+    ) -> M:
         """Ask one question and return the answer as an instance of `model`.
 
         Every call of the model, failed ones included, becomes a span of the current trace.
 
+        Args:
+            purpose: what it is for, as shown in the trace.
+            system: the standing instruction.
+            prompt: the question itself.
+            model: what the answer has to be.
+            patience: of the run that asks; None for as long as it takes.
+            retries: how often the request is repeated after a transient failure.
+
         Raises:
-            LLMUnavailableError: there is no model, no key or no connection; raised at once.
-            LLMError: the model failed, was too slow, or its answer does not fulfil `model`.
+            LLMUnavailableError: there is no model, no key or no connection, or the run's patience
+                is exhausted; raised at once.
+            LLMTimeoutError: the model was too slow.
+            LLMError: the model failed, or its answer does not fulfil `model`.
         """
         request = LLMRequest(purpose, system, prompt, model.model_json_schema())
-        async with self._limit():
-            try:
-                async with asyncio.timeout(self._timeout):
-                    reply = await self._complete(request)
-            except TimeoutError as error:
-                raise LLMError(
-                    f"the language model did not answer {purpose} within {self._timeout:g} s; "
-                    "raise llm_timeout or use a faster model"
-                ) from error
+        try:
+            async with asyncio.timeout(None if patience is None else patience.left):
+                async with self._limit():
+                    reply = await self._in_time(request, retries, patience)
+        except TimeoutError as error:
+            assert patience is not None
+            raise LLMTimeoutError(
+                f"the language model had no more time for {purpose}: its run may ask for "
+                f"{patience.seconds:g} s in all; raise the run's timeout or use a faster model"
+            ) from error
         note_content(answer=reply.text)
+        if len(reply.text) > MAX_REPLY:
+            raise LLMError(
+                f"the language model's answer has {len(reply.text)} characters, more than the "
+                f"{MAX_REPLY} that are read"
+            )
+        if len(reply.text) > LONG_REPLY:
+            return await call_in_thread(parse_json, reply.text, model)
         return parse_json(reply.text, model)
+
+    async def _in_time(
+        self, request: LLMRequest, retries: int, patience: Patience | None
+    ) -> LLMReply:
+        """Call the model within the time for one request."""
+        if patience is not None and (reason := patience.exhausted):
+            raise LLMUnavailableError(reason)
+        try:
+            async with asyncio.timeout(self._timeout):
+                reply = await self._complete(request, retries)
+        except TimeoutError as error:
+            slow = LLMTimeoutError(
+                f"the language model did not answer {request.purpose} within "
+                f"{self._timeout:g} s; raise llm_timeout or use a faster model"
+            )
+            if patience is not None:
+                patience.failed(slow)
+            raise slow from error
+        except LLMError as error:
+            if patience is not None:
+                patience.failed(error)
+            raise
+        if patience is not None:
+            patience.answered()
+        return reply
 
     def warn(self, operation: str, error: str) -> None:
         """Log that help by the model was given up; the same warning is logged once."""
@@ -106,13 +217,13 @@ class LLMService:
             limit = self._limits[loop] = asyncio.Semaphore(self._concurrency)
         return limit
 
-    async def _complete(self, request: LLMRequest) -> LLMReply:
+    async def _complete(self, request: LLMRequest, retries: int) -> LLMReply:
         attempt = 1
         while True:
             try:
                 return await self._call(request, attempt)
             except TransientLLMError:
-                if attempt > RETRIES:
+                if attempt > retries:
                     raise
             await asyncio.sleep(BACKOFF * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
             attempt += 1
@@ -153,6 +264,7 @@ class LLMService:
                 took,
                 attempt=attempt,
                 error=failure,
+                prompt_version=VERSION,
             )
 
 

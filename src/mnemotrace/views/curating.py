@@ -8,6 +8,7 @@ from typing import Any, Final
 from mnemotrace import scopes
 from mnemotrace.errors import InvalidInputError
 from mnemotrace.flows.requests import (
+    checked_count,
     checked_id,
     checked_labels,
     checked_metadata,
@@ -16,7 +17,7 @@ from mnemotrace.flows.requests import (
     checked_time,
     checked_whole,
 )
-from mnemotrace.records import Forgotten, MemoryRecord
+from mnemotrace.records import Forgotten, MemoryRecord, Reanalyzed
 from mnemotrace.twins import awaitable, blocking
 
 from .base import Handle, Time
@@ -113,6 +114,43 @@ class Curating(Handle):
 
     update = blocking(_update)
     aupdate = awaitable(_update)
+
+    async def _reanalyze(
+        self,
+        scope: str | None = None,
+        *,
+        limit: int | None = None,
+        source: str | None = None,
+        include_private: bool = False,
+    ) -> Reanalyzed:
+        """Let the language model fill in what it could not when it failed or had no key.
+
+        Records that were saved without a scope, categories or importance while no model could be
+        asked wait for that: their `analysis` is ``pending``. What you gave yourself is kept, then
+        or since: fields, metadata, id. A record gets a new version, so history shows the change,
+        and stays within the scope it was saved to. Requests run at the same time, up to
+        `llm_concurrency`.
+
+        Args:
+            scope: only this subtree.
+            limit: the most records to try; None for all.
+            source: who is asking, so that its own private records are in reach.
+            include_private: reach everyone's private records.
+
+        Returns:
+            How many records were filled in; it is an int that also has `record_ids`, `failed`
+            (why, for each record that still waits) and `trace`. 0 when none waits: calling again
+            changes nothing.
+
+        Raises:
+            ScopePermissionError: a read-only view, or a scope outside of it.
+        """
+        self._reach.require_writable()
+        most = None if limit is None else checked_count(limit, "limit")
+        return await self._core.reanalyze(self._seen_by(source, include_private, scope), most)
+
+    reanalyze = blocking(_reanalyze)
+    areanalyze = awaitable(_reanalyze)
 
     async def _forget(
         self,

@@ -6,7 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from mnemotrace.errors import InvalidInputError
-from mnemotrace.flows.requests import checked_count, checked_query, checked_time
+from mnemotrace.flows.requests import (
+    checked_count,
+    checked_query,
+    checked_time,
+    time_zone_of,
+)
 from mnemotrace.records import Recall
 from mnemotrace.twins import awaitable, blocking
 
@@ -50,7 +55,8 @@ class Recalling(Handle):
             as_of: recall as the memory stood then.
             metadata_filter: conditions on metadata, all of which must hold: a value (equal), a
                 list (any of), or a dict of ``gt/gte/lt/lte``.
-            now: the time from which recency is judged; fixes the result.
+            now: the time from which recency is judged; fixes the result. Its time zone is the one
+                in which a long query's "yesterday" is meant; without it, this machine's.
             wait_for_writes: wait for pending background saves first.
             trace: how much the trace keeps; ``full`` keeps texts too. The memory's setting by
                 default.
@@ -93,6 +99,7 @@ class Recalling(Handle):
             limit=limit,
             depth=depth,
             now=moment,
+            zone=time_zone_of(now, as_of),
             wait=wait_for_writes,
             level=trace or self._core.config.trace,
         )

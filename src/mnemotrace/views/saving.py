@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from mnemotrace.errors import InvalidInputError
 from mnemotrace.flows.context import BATCH
-from mnemotrace.flows.requests import SaveRequest, checked_labels, next_position, save_request
-from mnemotrace.records import MemoryRecord
+from mnemotrace.flows.requests import (
+    SaveRequest,
+    checked_labels,
+    checked_moment,
+    next_position,
+    save_request,
+)
+from mnemotrace.records import Extraction, MemoryRecord
 from mnemotrace.twins import awaitable, blocking
 
 from .base import Handle, Time
@@ -175,16 +181,33 @@ class Saving(Handle):
     remember_many = blocking(_remember_many)
     aremember_many = awaitable(_remember_many)
 
-    async def _extract_memories(self, content: str) -> list[str]:
-        """Split a text into atomic statements, with the language model; stores nothing.
+    async def _extract_memories(
+        self, content: str, *, now: Time | None = None, source: str | None = None
+    ) -> Extraction:
+        """Split a text into atomic, self-contained statements; stores nothing.
+
+        Long texts are read in overlapping parts. The language model puts names in place of
+        pronouns and dates in place of "yesterday", in the language of the text. What this memory
+        gave to the text before (recalled, pasted) is not extracted again; see
+        `mnemotrace.flows.echo` for the rule.
+
+        Args:
+            content: the text, of any length; blank text is refused.
+            now: the time from which "yesterday" or "next week" count, in its own time zone (naive
+                is UTC); the present, in this machine's time zone, by default.
+            source: who is asking, so that its own private memories count as known, too.
 
         Returns:
-            The statements; the whole text as the only one when no model can be reached.
+            A list of the statements that also has `trace`, `echoes` and `failures`. Empty when
+            nothing is worth remembering. A part of the text that the model cannot help with is
+            in it as it stands; without a model, the whole text is the only statement.
 
         Raises:
             RecordError: blank content.
+            InvalidInputError: `now` is not a time.
         """
-        return await self._core.extract(content)
+        moment = checked_moment(now, "now")
+        return await self._core.extract(content, self._seen_by(source, False), moment)
 
     extract_memories = blocking(_extract_memories)
     aextract_memories = awaitable(_extract_memories)

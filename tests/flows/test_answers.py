@@ -1,0 +1,86 @@
+"""What counts as an answer: the many forms in which models write lists of words and facts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from mnemotrace.errors import LLMError
+from mnemotrace.flows.answers import Exploration, ExtractedMemories, QueryAnalysis, SaveAnalysis
+from mnemotrace.llm.parsing import parse_json
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (["a", "b", "a"], ["a", "b"]),
+        (None, []),
+        ("one", ["one"]),
+        ([], []),
+        (["  x \n y ", "", " "], ["x y"]),
+        ([{"name": "Sarah", "type": "person"}, {"value": "Bo"}], ["Sarah", "Bo"]),
+        ([2026, 1.5], ["2026", "1.5"]),
+        ([True, None, ["nested"], {"type": "person"}], []),
+        ({"name": "Sarah"}, ["Sarah"]),
+        (7, ["7"]),
+    ],
+)
+def test_lists_of_words_are_read_as_models_write_them(written: Any, read: list[str]) -> None:
+    answer = SaveAnalysis.model_validate(
+        {"scope": "/x", "importance": 0.5, "categories": written, "entities": written}
+    )
+    assert answer.categories == answer.entities == read
+    assert Exploration.model_validate({"gaps": written}).gaps == read
+    assert QueryAnalysis.model_validate({"sub_queries": written}).sub_queries == read
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ('{"memories": ["a", "b"]}', ["a", "b"]),
+        ('["a", "b"]', ["a", "b"]),
+        ('{"memories": [{"fact": "a"}, {"memory": "b", "source": "x"}, "c"]}', ["a", "b", "c"]),
+        ('{"memories": []}', []),
+        ('Sure!\n```json\n{"memories": ["a"]}\n```', ["a"]),
+    ],
+)
+def test_extracted_memories_are_understood_in_several_forms(written: str, read: list[str]) -> None:
+    assert parse_json(written, ExtractedMemories).memories == read
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"memories": null}',
+        '{"memories": "one text"}',
+        '{"memories": ["a", 7]}',
+        '{"memories": ["a", {"who": "b"}]}',
+        '{"memories": ["a", null]}',
+        '{"facts": ["a"]}',
+        '{"memories": ["a", "b',
+        "I found no facts.",
+        "",
+    ],
+)
+def test_half_an_answer_is_none(written: str) -> None:
+    """An item that cannot be read may be a fact: the text is then kept instead."""
+    with pytest.raises(LLMError):
+        parse_json(written, ExtractedMemories)
+
+
+@pytest.mark.parametrize("importance", [7, -0.1, "high", None])
+def test_an_importance_outside_of_its_range_is_no_answer(importance: Any) -> None:
+    with pytest.raises(ValidationError):
+        SaveAnalysis.model_validate({"scope": "/x", "importance": importance})
+
+
+def test_the_schema_asks_for_plain_lists_of_text() -> None:
+    properties = SaveAnalysis.model_json_schema()["properties"]
+    for name in ("categories", "entities", "dates", "topics"):
+        assert properties[name]["type"] == "array"
+        assert properties[name]["items"] == {"type": "string"}
+    schema = ExtractedMemories.model_json_schema()
+    assert schema["properties"]["memories"]["items"] == {"type": "string"}
+    assert schema["required"] == ["memories"]
