@@ -2,11 +2,13 @@
 
 - `FakeEmbedder`: known vectors for known texts, and every fault an embedder can have;
 - `ScriptedLLM`: a language model that answers from a script and keeps what it was asked;
+- `FakeServer`: an OpenAI-compatible server on this machine, for code that talks HTTP;
 - `RecordingListener`: keeps the memory events of a block.
 """
 
 from .embedder import FakeEmbedder
 from .listener import RecordingListener
 from .llm import ScriptedLLM
+from .server import FakeServer, ServerRequest
 
-__all__ = ["FakeEmbedder", "RecordingListener", "ScriptedLLM"]
+__all__ = ["FakeEmbedder", "FakeServer", "RecordingListener", "ScriptedLLM", "ServerRequest"]
