@@ -57,7 +57,7 @@ class LiteLLMModel:
         """Answer one request; see `LLM.complete` for the errors."""
         if reason := self.unavailable():
             raise LLMUnavailableError(reason)
-        litellm = await call_in_thread(_load)
+        litellm = _loaded or await call_in_thread(_load)
         start = time.perf_counter()
         response = await self._ask(litellm, request)
         latency = (time.perf_counter() - start) * 1000.0
@@ -185,17 +185,26 @@ def _unreachable(error: BaseException) -> bool:
     return False
 
 
+_loaded: Any = None
+"""litellm, once it was imported; looked up without a thread from then on."""
+
+
 def _load() -> Any:
+    global _loaded
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm
 
     # It prints help and links to standard output for every failed request.
     litellm.suppress_debug_info = True
+    _loaded = litellm
     return litellm
 
 
 def _cost(litellm: Any, response: Any, model: str) -> float | None:
     """Return the price in US dollars; None for models without a listed price."""
+    known = (getattr(response, "_hidden_params", None) or {}).get("response_cost")
+    if isinstance(known, float) and known > 0.0:  # it has worked that out itself
+        return known
     try:
         cost = litellm.completion_cost(completion_response=response, model=model)
     except Exception:  # noqa: BLE001 - what it raises for a model without a price
