@@ -140,15 +140,29 @@ def environment_of_workers(work: Path) -> dict[str, str]:
 
 
 class Worker:
-    """A running worker process and the pipe to it."""
+    """A running worker process and the pipe to it.
 
-    def __init__(self, system: System, folder: Path, environment: dict[str, str]) -> None:
+    Args:
+        system: whose interpreter runs it.
+        folder: where its store is; its log is beside it.
+        environment: all variables it sees.
+        arguments: a script in `peers/` and its arguments; `worker.py` by default.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        folder: Path,
+        environment: dict[str, str],
+        arguments: Sequence[str] | None = None,
+    ) -> None:
         self.name = system.name
         self._log_path = folder.with_suffix(".log")
         self._log = self._log_path.open("ab")
-        script = str(HERE / "peers" / "worker.py")
+        default = ("worker.py", f"{system.name}_peer", str(folder), str(SEED))
+        script, *rest = arguments or default
         self._process = subprocess.Popen(
-            [str(system.python), script, f"{system.name}_peer", str(folder), str(SEED)],
+            [str(system.python), str(HERE / "peers" / script), *rest],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

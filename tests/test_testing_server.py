@@ -101,6 +101,7 @@ def test_usage_counts_what_was_asked_and_written(server: FakeServer) -> None:
     usage = send(server, chat())[1]["usage"]
 
     assert usage == {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6}
+    assert server.written == ["It was Mina."]
     with FakeServer(count_tokens=len) as letters:
         assert send(letters, chat())[1]["usage"]["prompt_tokens"] == len("Be terse.\n\nWho?")
 

@@ -100,6 +100,7 @@ class FakeServer:
         refused: response formats answered with 400, such as ``json_schema``.
         running: requests being answered now.
         most_running: the most there were at the same time.
+        written: the text of every answer to a chat request so far, in order.
         embedder: makes the embeddings.
 
     Args:
@@ -126,6 +127,7 @@ class FakeServer:
         self.refused: set[str] = set()
         self.running = 0
         self.most_running = 0
+        self.written: list[str] = []
         self.embedder = embedder or FakeEmbedder()
         self._count = count_tokens or (lambda text: len(text.split()))
         self._lock = threading.Lock()
@@ -264,6 +266,8 @@ class FakeServer:
     def _chat(self, request: ServerRequest) -> dict[str, Any]:
         text = self.write(request)
         asked, written = self._count(request.prompt), self._count(text)
+        with self._lock:
+            self.written.append(text)
         return {
             "id": f"chatcmpl-{len(self.requests)}",
             "object": "chat.completion",
