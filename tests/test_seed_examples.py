@@ -4,11 +4,13 @@ Each block is the printed code, with only the import changed (`crewai` becomes `
 its comments left out or put into English. They run in an empty folder, without a key, on the
 default storage. What a block promises is asserted after it.
 
+The blocks in which a language model takes part run a second time, at the end of this file, with
+their models behind a server on this machine.
+
 Left out, because they need CrewAI's own classes; they belong to the issue on integrations:
 
 - `Crew(memory=True)`, `Crew(memory=Memory(...))`, `Crew(embedder=...)`, `crew.reset_memories`;
-- `Agent(memory=memory.scope(...))`;
-- `LLM(model=..., temperature=0)`: `Memory(llm=...)` takes such an instance, tests/llm has it.
+- `Agent(memory=memory.scope(...))`.
 
 `ResearchFlow` is here with the steps of llama-index workflows instead of CrewAI's decorators.
 
@@ -17,16 +19,19 @@ The blocks of `Memory(embedder=...)` are in tests/embedders/test_provider_memory
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from mnemotrace import Memory, MemoryMatch, event_bus
+from mnemotrace import LLM, Memory, MemoryMatch, event_bus
 from mnemotrace.errors import EmbedderError, MemoryClosedError, RuntimeMisuseError
+from mnemotrace.events import MemorySaveCompletedEvent
 from mnemotrace.memory import DEFAULT_LLM
+from mnemotrace.testing import FakeServer, RecordingListener, ServerRequest
 
 Namespace = dict[str, Any]
 Run = Callable[..., Namespace]
@@ -780,3 +785,313 @@ def test_reset_empties_a_subtree_or_everything(run: Run) -> None:
     assert memory.list_records(include_private=True) == []
     memory.remember("It can be used again.")
     assert memory.info("/").record_count == 1
+
+
+# -- with a model behind a server on this machine ---------------------------------------------
+
+with_a_server = [
+    pytest.mark.slow,
+    # litellm keeps connections and a logging task that outlive a test's loop.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:Items? .* (is|are) using the .ReadOnly. qualifier:UserWarning"
+    ),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+FILED = {
+    "scope": "/project/decisions",
+    "categories": ["database"],
+    "importance": 0.9,
+    "entities": ["PostgreSQL"],
+    "dates": ["next quarter"],
+    "topics": ["storage"],
+}
+FACTS = [
+    "Migration from MySQL to PostgreSQL planned for next quarter",
+    "Database migration budget is $50k",
+    "Sarah will lead the database migration",
+]
+
+
+class Providers(FakeServer):
+    """Besides OpenAI's protocol, those of Anthropic, Google Gemini and Ollama."""
+
+    def respond(self, request: ServerRequest) -> tuple[int, Mapping[str, Any]]:
+        body, text = request.body, json.dumps(FILED)
+        if request.path.endswith("/v1/messages"):
+            part: dict[str, Any] = {"type": "text", "text": text}
+            if body.get("tools"):  # litellm asks for JSON by way of a tool
+                name = body["tools"][0]["name"]
+                part = {"type": "tool_use", "id": "1", "name": name, "input": FILED}
+            return 200, {
+                "id": "1",
+                "type": "message",
+                "role": "assistant",
+                "model": body["model"],
+                "content": [part],
+                "stop_reason": "end_turn",
+                "usage": {"input_tokens": 12, "output_tokens": 7},
+            }
+        if request.path.endswith(":generateContent"):
+            content = {"role": "model", "parts": [{"text": text}]}
+            return 200, {
+                "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+                "usageMetadata": {
+                    "promptTokenCount": 12,
+                    "candidatesTokenCount": 7,
+                    "totalTokenCount": 19,
+                },
+            }
+        if request.path.endswith("/api/generate"):
+            return 200, {
+                "model": body["model"],
+                "created_at": "2026-01-01T00:00:00Z",
+                "response": text,
+                "done": True,
+                "prompt_eval_count": 12,
+                "eval_count": 7,
+            }
+        return super().respond(request)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Providers]:
+    """The server that every provider's requests go to; its environment is set."""
+    with Providers({"SaveAnalysis": FILED, "ExtractedMemories": {"memories": FACTS}}) as server:
+        addresses = {
+            "ANTHROPIC_API_BASE": server.root,
+            "GEMINI_API_BASE": server.root,
+            "OLLAMA_API_BASE": server.root,
+        }
+        keys = {"ANTHROPIC_API_KEY": "not-needed", "GEMINI_API_KEY": "not-needed"}
+        for name, value in (server.environment | addresses | keys).items():
+            monkeypatch.setenv(name, value)
+        yield server
+
+
+def marked(*values: Any, id: str) -> Any:
+    return pytest.param(*values, marks=with_a_server, id=id)
+
+
+@pytest.mark.parametrize("block", [marked(QUICK_START, id="quick start")])
+def test_quick_start_with_a_model_files_what_it_saves(
+    run: Run, server: Providers, block: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = run(block)["memory"]
+    [record] = memory.list_records()
+    assert (record.scope, record.categories, record.importance) == (
+        "/project/decisions",
+        ["database"],
+        0.9,
+    )
+    assert record.metadata == {
+        "entities": ["PostgreSQL"],
+        "dates": ["next quarter"],
+        "topics": ["storage"],
+    }
+    assert "    /project/decisions (1 record)" in capsys.readouterr().out.splitlines()
+    [request] = server.requests  # neither the short query nor forget asked anything
+    assert (request.title, request.body["model"]) == ("SaveAnalysis", "gpt-4o-mini")
+    assert "We decided to use PostgreSQL for the user database." in request.prompt
+
+
+@pytest.mark.parametrize("block", [marked(STANDALONE, id="standalone")])
+def test_standalone_with_a_server_extracts_and_files_the_facts(
+    run: Run, server: Providers, block: str
+) -> None:
+    names = run(block)
+    assert names["facts"] == FACTS
+    records = names["memory"].scope("/project/decisions").list_records()
+    assert len(records) == 6
+    assert set(FACTS) < {record.content for record in records}
+    assert len(server.asked("ExtractedMemories")) == 1
+    assert len(server.asked("SaveAnalysis")) == 6
+    assert "Meeting notes" in server.asked("ExtractedMemories")[0].prompt
+
+
+@pytest.mark.parametrize("block", [marked(SCOPE_INFERENCE, id="scope inference")])
+def test_a_server_infers_the_scope_that_was_not_given(
+    run: Run, server: Providers, block: str
+) -> None:
+    memory = run(block)["memory"]
+    assert {record.content: record.scope for record in memory.list_records()} == {
+        "We chose PostgreSQL for the user database.": "/project/decisions",
+        "Sprint velocity is 42 points": "/team/metrics",
+    }
+    # The second text had a scope, but neither categories nor importance: both are inferred.
+    assert {tuple(record.categories) for record in memory.list_records()} == {("database",)}
+
+
+CONSOLIDATED = {
+    "keep": ["The limit is 1000 requests.", "The limit is 1000 requests per minute."],
+    "update": ["The limit is 1000 requests per minute, for everybody."],
+    "delete": ["The limit is 1000 requests per minute."],
+    "insert_new": ["The limit is 1000 requests.", "The limit is 1000 requests per minute."],
+}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "left"), [marked(*pair, id=pair[0]) for pair in CONSOLIDATED.items()]
+)
+def test_a_similar_record_is_kept_updated_deleted_or_joined(
+    server: Providers, outcome: str, left: list[str]
+) -> None:
+    given: dict[str, Any] = {"scope": "/api", "categories": [], "importance": 0.5}
+    old, new = CONSOLIDATED["keep"]
+    with Memory(consolidation_threshold=0.5) as memory:
+        record = memory.remember(old, **given)
+        assert server.requests == []  # every field given, and nothing similar
+        action: dict[str, Any] = {"id": record.id, "action": outcome}
+        if outcome == "update":
+            action["content"] = CONSOLIDATED["update"][0]
+        actions = [] if outcome == "insert_new" else [action]
+        insert_new = outcome != "update"
+        server.answers["ConsolidationPlan"] = {"actions": actions, "insert_new": insert_new}
+        memory.remember(new, **given)
+        assert sorted(r.content for r in memory.list_records()) == sorted(left)
+        first = memory.history(memory.list_records()[0].id)
+        assert old in {version.content for version in first} or old in left
+    [request] = server.requests
+    assert request.title == "ConsolidationPlan"
+    assert old in request.prompt
+    assert new in request.prompt
+
+
+@pytest.mark.parametrize("block", [marked(DEPTH, id="depth")])
+def test_neither_depth_asks_a_server_about_a_short_query_it_can_answer(
+    run: Run, server: Providers, block: str
+) -> None:
+    memory = Memory(confidence_threshold_low=0.0)
+    memory.remember("We decided on the architecture.", scope="/a", categories=[], importance=0.5)
+    run(block, memory=memory)
+    memory.close()
+    assert server.requests == []
+
+
+LONG_TASK = (
+    "Summarize all architecture decisions from this quarter, what they cost, who made them, which "
+    "of them were changed later on and why, and what is still open about the billing service, the "
+    "shop and the warehouse that the team wants to move next year."
+)
+
+
+@pytest.mark.parametrize("block", [marked(THRESHOLDS, id="thresholds")])
+def test_deep_recall_of_a_long_query_is_analysed_and_explored_by_a_server(
+    run: Run, server: Providers, block: str
+) -> None:
+    server.answers["QueryAnalysis"] = {
+        "sub_queries": ["expenses by quarter", "who signs for what"],
+        "scopes": ["/project/shop", "/nowhere"],
+        "complexity": "complex",
+    }
+    rounds = iter(
+        [
+            {"gaps": ["who decided"], "sub_queries": ["who made the decision"]},
+            {"gaps": ["who decided", "the cost"], "sub_queries": ["cost of the decision"]},
+        ]
+    )
+    server.answers["Exploration"] = lambda request: next(rounds)
+    memory = run(block)["memory"]
+    given: dict[str, Any] = {"categories": [], "importance": 0.5}
+    memory.remember("The billing service moves in May.", scope="/project/shop", **given)
+    memory.remember("Mina signed for the warehouse.", scope="/project/warehouse", **given)
+    recall = memory.recall(LONG_TASK)
+    assert set(contents(recall)) == {
+        "The billing service moves in May.",
+        "Mina signed for the warehouse.",
+    }
+    assert len(server.asked("QueryAnalysis")) == 1
+    assert LONG_TASK in server.asked("QueryAnalysis")[0].prompt
+    assert 1 <= len(server.asked("Exploration")) <= 2  # its exploration_budget
+    assert recall.evidence_gaps == ["who decided", "the cost"][: len(recall.evidence_gaps)]
+    assert recall.evidence_gaps
+    assert recall.trace is not None
+    totals = recall.trace.totals()
+    assert totals["llm_calls"] == len(server.requests)
+    assert totals["tokens_in"] > 50
+    assert totals["tokens_out"] > 5
+
+
+ASKED = {
+    "memory = Memory()": ("/v1/chat/completions", "gpt-4o-mini"),
+    'memory = Memory(llm="gpt-4o")': ("/v1/chat/completions", "gpt-4o"),
+    'memory = Memory(llm="anthropic/claude-3-haiku-20240307")': (
+        "/v1/messages",
+        "claude-3-haiku-20240307",
+    ),
+    'memory = Memory(llm="ollama/llama3.2")': ("/api/generate", "llama3.2"),
+    'memory = Memory(llm="gemini/gemini-2.0-flash")': (
+        "gemini-2.0-flash:generateContent",
+        None,
+    ),
+}
+
+
+def test_every_printed_model_is_asked_below() -> None:
+    assert [line for line in LLM_NAMES.splitlines() if line] == list(ASKED)
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "model"), [marked(line, *asked, id=line) for line, asked in ASKED.items()]
+)
+def test_each_printed_model_is_asked_by_its_own_protocol(
+    run: Run, server: Providers, line: str, path: str, model: str | None
+) -> None:
+    with RecordingListener() as heard:
+        record = run(line)["memory"].remember("We chose PostgreSQL.")
+    assert (record.scope, record.categories, record.importance) == (
+        "/project/decisions",
+        ["database"],
+        0.9,
+    )
+    [request] = [request for request in server.requests if request.path.endswith(path)]
+    assert request.body.get("model") == model
+    assert "We chose PostgreSQL." in json.dumps(request.body)
+    [event] = heard.of(MemorySaveCompletedEvent)
+    assert event.trace is not None
+    totals = event.trace.totals()
+    assert (totals["llm_calls"], totals["llm_failures"]) == (1, 0)
+    assert totals["tokens_in"] > 0
+    assert totals["tokens_out"] > 0
+
+
+CONFIGURED_LLM = """
+from crewai import Memory, LLM
+
+llm = LLM(model="gpt-4o", temperature=0)
+memory = Memory(llm=llm)
+"""
+
+
+@pytest.mark.parametrize("block", [marked(CONFIGURED_LLM, id="configured")])
+def test_a_configured_model_is_asked_with_its_settings(
+    run: Run, server: Providers, block: str
+) -> None:
+    names = run(block)
+    assert server.requests == []  # made on first use
+    names["memory"].remember("We chose PostgreSQL.")
+    names["memory"].close()
+    warm = Memory(llm=LLM("gpt-4o", temperature=0.7))
+    warm.remember("We chose Redis.")
+    warm.close()
+    assert [(r.body["model"], r.body["temperature"]) for r in server.requests] == [
+        ("gpt-4o", 0),
+        ("gpt-4o", 0.7),
+    ]
+
+
+@pytest.mark.parametrize("status", [marked(status, id=str(status)) for status in (401, 429, 500)])
+def test_a_server_that_refuses_costs_nothing_but_the_analysis(
+    server: Providers, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.status = status
+    text = "Meeting notes. Sarah leads the migration."
+    with Memory(llm_timeout=20) as memory:
+        record = memory.remember(text)
+        assert (record.scope, record.categories, record.importance) == ("/", [], 0.5)
+        assert memory.extract_memories(text) == [text]
+        assert contents(memory.recall(LONG_TASK)) == [text]
+    assert server.requests
+    assert {entry.levelname for entry in caplog.records if "mnemotrace" in entry.name} == {
+        "WARNING"
+    }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .events import BaseEventListener, event_bus
     from .flows.flow import Flow, MemoryMixin
+    from .llm.configured import LLM
     from .memory import Memory
     from .receipts import SaveReceipt
     from .records import MemoryMatch, MemoryRecord, Recall, ScopeInfo
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "BaseEventListener": "mnemotrace.events",
     "Flow": "mnemotrace.flows.flow",
+    "LLM": "mnemotrace.llm.configured",
     "Memory": "mnemotrace.memory",
     "MemoryMatch": "mnemotrace.records",
     "MemoryMixin": "mnemotrace.flows.flow",
@@ -37,6 +39,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "LLM",
     "BaseEventListener",
     "Flow",
     "Memory",

@@ -202,9 +202,10 @@ def _load() -> Any:
 
 def _cost(litellm: Any, response: Any, model: str) -> float | None:
     """Return the price in US dollars; None for models without a listed price."""
-    known = (getattr(response, "_hidden_params", None) or {}).get("response_cost")
-    if isinstance(known, float) and known > 0.0:  # it has worked that out itself
-        return known
+    hidden = getattr(response, "_hidden_params", None) or {}
+    if "response_cost" in hidden:  # it has worked that out itself
+        known = hidden["response_cost"]
+        return float(known) if isinstance(known, int | float) else None
     try:
         cost = litellm.completion_cost(completion_response=response, model=model)
     except Exception:  # noqa: BLE001 - what it raises for a model without a price
