@@ -201,6 +201,8 @@ class Worker:
             except (BrokenPipeError, subprocess.TimeoutExpired):
                 self._process.kill()
                 self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
         self._log.close()
 
 

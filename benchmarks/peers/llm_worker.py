@@ -6,6 +6,7 @@ method of `LLMWorker`, or `close`); every answer on stdout is one line.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -44,6 +45,7 @@ class LLMWorker:
 
     def __init__(self, system: str, folder: Path, url: str, seed: int) -> None:
         self._open = {"mnemotrace": open_mnemotrace, "crewai": open_crewai}[system]
+        self._system = system
         self._folder = folder
         self._url = url
         self._corpus = Corpus(seed)
@@ -71,6 +73,8 @@ class LLMWorker:
     def run(self, op: str, number: int) -> dict[str, Any]:
         """Time one operation; returns its milliseconds."""
         call = self._prepare(op, number)
+        if call is None:
+            return {"ms": None, "results": 0}
         start = time.perf_counter()
         results = call()
         return {"ms": (time.perf_counter() - start) * 1000, "results": results}
@@ -81,7 +85,7 @@ class LLMWorker:
             if memory is not None:
                 memory.close()
 
-    def _prepare(self, op: str, number: int) -> Callable[[], int]:
+    def _prepare(self, op: str, number: int) -> Callable[[], int] | None:
         given: dict[str, Any] = {"scope": SCOPE, "categories": ["note"], "importance": 0.5}
         if op == "given":
             texts = self._texts(100)
@@ -92,6 +96,8 @@ class LLMWorker:
         if op == "similar":
             texts = [f"{text} {number}" for text in self._stored[:100]]
             return lambda: self._save(texts, **given)
+        if op == "bare":
+            return self._bare if self._system == "mnemotrace" else None
         if op == "single":
             texts = self._texts(100)
             return lambda: len([self._memory.remember(text) for text in texts])
@@ -108,6 +114,33 @@ class LLMWorker:
         self._memory.remember_many(texts, **given)
         self._memory.drain_writes()
         return len(texts)
+
+    def _bare(self) -> int:
+        """Send as many requests of the same kind by litellm alone, as many at a time."""
+        import litellm
+
+        from mnemotrace.flows.answers import SaveAnalysis
+
+        schema = {"name": "SaveAnalysis", "schema": SaveAnalysis.model_json_schema()}
+        form = {"type": "json_schema", "json_schema": schema}
+        prompt = " ".join(self._stored[:20])
+
+        async def all_of_them() -> int:
+            limit = asyncio.Semaphore(self._memory.config.llm_concurrency)
+
+            async def one() -> Any:
+                async with limit:
+                    return await litellm.acompletion(
+                        model=f"openai/{MODEL}",
+                        messages=[{"role": "user", "content": prompt}],
+                        response_format=form,
+                        api_base=self._url,
+                        api_key="not-needed",
+                    )
+
+            return len(await asyncio.gather(*(one() for _ in range(100))))
+
+        return asyncio.run(all_of_them())
 
     def _texts(self, count: int) -> list[str]:
         start, self._next = self._next, self._next + count
