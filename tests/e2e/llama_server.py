@@ -19,8 +19,9 @@ def main() -> None:
     params.port = 0
     params.n_ctx = 8192
     params.n_parallel = 2
-    params.cpuparams.n_threads = 2
-    params.cpuparams_batch.n_threads = 2
+    # One thread: several wait for each other by spinning, which on busy cores takes far longer.
+    params.cpuparams.n_threads = 1
+    params.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(params)
     sys.stdout.write(f"{server.listening_address}\n")
     sys.stdout.flush()

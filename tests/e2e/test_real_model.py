@@ -86,7 +86,7 @@ def in_prose(address: str, tokens: int) -> Callable[[str], LLMReply]:
 
 def model(manner: str, address: str) -> Any:
     if manner == "prose":
-        return in_prose(address, 40)
+        return in_prose(address, 32)
     tokens = {"schema": 128, "cut": 6}[manner]
     return LiteLLMModel(
         "openai/smollm2",
