@@ -105,6 +105,16 @@ def test_one_system_alone_has_no_ratios(llm_calls: ModuleType) -> None:
     assert "deep recall, long query" in llm_calls.render(canned)
 
 
+def test_only_what_was_measured_is_judged_and_shown(llm_calls: ModuleType) -> None:
+    canned = measured(llm_calls)
+    canned["systems"] = {"mnemotrace": {"inferred": canned["systems"]["mnemotrace"]["inferred"]}}
+    assert [v.measured for v in llm_calls.verdicts(canned)] == ["1.12x of 625 ms"]
+    assert "deep recall" not in llm_calls.render(canned)
+    assert llm_calls.parse(["--operations", "given,bare"]).operations == ["given", "bare"]
+    with pytest.raises(SystemExit):
+        llm_calls.parse(["--operations", "typo"])
+
+
 @dataclass(frozen=True)
 class ThisPython:
     """Stands for mnemotrace's environment: the one the tests run in."""
