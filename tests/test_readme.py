@@ -17,12 +17,12 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [
     ROOT / "README.md",
+    ROOT / "docs" / "testing.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "examples" / "README.md",
     ROOT / "docs" / "architecture.md",
     ROOT / "docs" / "configuration.md",
     ROOT / "docs" / "embedders.md",
-    ROOT / "docs" / "testing.md",
 ]
 
 _FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
