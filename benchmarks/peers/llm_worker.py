@@ -19,8 +19,14 @@ from workload import Corpus, embed
 
 MODEL = "gpt-4o-mini"
 SCOPE = "/benchmark"
-NEVER_CONFIDENT = {"confidence_threshold_high": 1.0, "confidence_threshold_low": 1.0}
+NEVER_CONFIDENT = {
+    "confidence_threshold_high": 1.0,
+    "confidence_threshold_low": 1.0,
+    "complex_query_threshold": 1.0,
+}
 LONG = 260
+UNSTORED = 10_000_000
+"""Records from this number on are never stored."""
 
 
 def open_mnemotrace(folder: Path, url: str, **settings: Any) -> Any:
@@ -107,7 +113,7 @@ class LLMWorker:
         if op == "long":
             query = self._long(number)
             return lambda: len(self._memory.recall(query, limit=10, depth="deep"))
-        query = self._long(number)
+        query = self._unanswered(number)
         return lambda: len(self._exploring.recall(query, limit=10, depth="deep"))
 
     def _save(self, texts: list[str], **given: Any) -> int:
@@ -154,6 +160,12 @@ class LLMWorker:
                 break
             query = f"{query} {text}"
         return query[:LONG]
+
+    def _unanswered(self, number: int) -> str:
+        """Return a query as long that no stored record answers."""
+        first = UNSTORED + number * 20
+        texts = [self._corpus.item(other).content for other in range(first, first + 20)]
+        return f"What do we know about this? {' '.join(texts)}"[:LONG]
 
 
 def main() -> None:

@@ -139,7 +139,8 @@ def cycle(request: pytest.FixtureRequest, llama: str) -> Iterator[Cycle]:
                 ":memory:",
                 consolidation_threshold=0.5,
                 confidence_threshold_low=1.0,
-                confidence_threshold_high=1.0,  # no evidence is ever enough
+                confidence_threshold_high=1.0,
+                complex_query_threshold=1.0,  # no evidence is ever enough
                 exploration_budget=BUDGET,
                 llm_timeout=300.0,
                 recall_timeout=900.0,
