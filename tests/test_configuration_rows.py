@@ -72,7 +72,7 @@ def test_row_llm_names_the_model_that_is_asked(
             monkeypatch.setenv(name, value)
         with Memory(storage=":memory:", **settings) as memory:
             record = memory.remember("We chose PostgreSQL.")
-        assert {request.body["model"] for request in server.requests} == {asked}
+        assert {request.body["model"] for request in server.chats} == {asked}
     assert DEFAULT_LLM == "gpt-4o-mini"
     assert (record.scope, record.categories, record.importance) == tuple(FILED.values())
 

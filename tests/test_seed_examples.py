@@ -890,7 +890,7 @@ def test_quick_start_with_a_model_files_what_it_saves(
         "topics": ["storage"],
     }
     assert "    /project/decisions (1 record)" in capsys.readouterr().out.splitlines()
-    [request] = server.requests  # neither the short query nor forget asked anything
+    [request] = server.chats  # neither the short query nor forget asked anything
     assert (request.title, request.body["model"]) == ("SaveAnalysis", "gpt-4o-mini")
     assert "We decided to use PostgreSQL for the user database." in request.prompt
 
@@ -940,7 +940,7 @@ def test_a_similar_record_is_kept_updated_deleted_or_joined(
     old, new = CONSOLIDATED["keep"]
     with Memory(consolidation_threshold=0.5) as memory:
         record = memory.remember(old, **given)
-        assert server.requests == []  # every field given, and nothing similar
+        assert server.chats == []  # every field given, and nothing similar
         action: dict[str, Any] = {"id": record.id, "action": outcome}
         if outcome == "update":
             action["content"] = CONSOLIDATED["update"][0]
@@ -951,7 +951,7 @@ def test_a_similar_record_is_kept_updated_deleted_or_joined(
         assert sorted(r.content for r in memory.list_records()) == sorted(left)
         first = memory.history(memory.list_records()[0].id)
         assert old in {version.content for version in first} or old in left
-    [request] = server.requests
+    [request] = server.chats
     assert request.title == "ConsolidationPlan"
     assert old in request.prompt
     assert new in request.prompt
@@ -965,7 +965,7 @@ def test_neither_depth_asks_a_server_about_a_short_query_it_can_answer(
     memory.remember("We decided on the architecture.", scope="/a", categories=[], importance=0.5)
     run(block, memory=memory)
     memory.close()
-    assert server.requests == []
+    assert server.chats == []
 
 
 LONG_TASK = (
@@ -1007,7 +1007,7 @@ def test_deep_recall_of_a_long_query_is_analysed_and_explored_by_a_server(
     assert recall.evidence_gaps
     assert recall.trace is not None
     totals = recall.trace.totals()
-    assert totals["llm_calls"] == len(server.requests)
+    assert totals["llm_calls"] == len(server.chats)
     assert totals["tokens_in"] > 50
     assert totals["tokens_out"] > 5
 
@@ -1068,13 +1068,13 @@ def test_a_configured_model_is_asked_with_its_settings(
     run: Run, server: Providers, block: str
 ) -> None:
     names = run(block)
-    assert server.requests == []  # made on first use
+    assert server.chats == []  # made on first use
     names["memory"].remember("We chose PostgreSQL.")
     names["memory"].close()
     warm = Memory(llm=LLM("gpt-4o", temperature=0.7))
     warm.remember("We chose Redis.")
     warm.close()
-    assert [(r.body["model"], r.body["temperature"]) for r in server.requests] == [
+    assert [(r.body["model"], r.body["temperature"]) for r in server.chats] == [
         ("gpt-4o", 0),
         ("gpt-4o", 0.7),
     ]
@@ -1084,9 +1084,9 @@ def test_a_configured_model_is_asked_with_its_settings(
 def test_a_server_that_refuses_costs_nothing_but_the_analysis(
     server: Providers, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.status = status
     text = "Meeting notes. Sarah leads the migration."
-    with Memory(llm_timeout=20) as memory:
+    with Memory(llm_timeout=20, embedder="bundled") as memory:
+        server.status = status
         record = memory.remember(text)
         assert (record.scope, record.categories, record.importance) == ("/", [], 0.5)
         assert memory.extract_memories(text) == [text]

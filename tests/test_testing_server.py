@@ -118,6 +118,7 @@ def test_embeddings_are_those_of_the_embedder_in_both_forms(server: FakeServer, 
         rows = [np.frombuffer(base64.b64decode(row), "<f4").tolist() for row in rows]
     assert status == 200
     np.testing.assert_allclose(rows, FakeEmbedder().embed(texts), rtol=1e-6)
+    assert server.chats == []
     assert [row["index"] for row in answer["data"]] == [0, 1]
     assert send(server, {"input": "one"}, "/v1/embeddings")[1]["usage"]["total_tokens"] == 1
 

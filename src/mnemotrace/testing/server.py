@@ -212,10 +212,14 @@ class FakeServer:
 
         return LiteLLMModel(f"openai/{self.model}", api_base=self.url, **settings)
 
+    @property
+    def chats(self) -> list[ServerRequest]:
+        """The chat requests so far, in order: what a model was asked, without embeddings."""
+        return [request for request in self.requests if "messages" in request.body]
+
     def asked(self, title: str) -> list[ServerRequest]:
         """Return the chat requests for one schema title so far, in order; [] if none."""
-        chats = (request for request in self.requests if "messages" in request.body)
-        return [request for request in chats if request.title == title]
+        return [request for request in self.chats if request.title == title]
 
     # -- answering ----------------------------------------------------------------------------
 
