@@ -150,7 +150,8 @@ def ask_lexical(texts: list[str], queries: list[Query]) -> Answers:
         order = sorted((-score, at) for at, score in enumerate(scores) if score > 0)
         return Answer([texts[at] for _, at in order[:LIMIT]])
 
-    return dict.fromkeys(DEPTHS, [answer(query.text) for query in queries])
+    answers = [answer(query.text) for query in queries]
+    return {depth: answers for depth in DEPTHS}
 
 
 def ask_peer(

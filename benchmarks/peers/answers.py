@@ -33,7 +33,6 @@ def main() -> None:
     peer.load(items)
     if peer.count() != len(texts):
         raise RuntimeError(f"{peer.count()} records stored after loading {len(texts)}")
-    peer.settle()
     answers = {depth: [getattr(peer, depth)(query) for query in queries] for depth in job["depths"]}
     answers["llm_calls"] = peer.llm_calls()
     peer.close()
