@@ -8,6 +8,8 @@ docs/multilingual.md.
 from __future__ import annotations
 
 import argparse
+import asyncio
+import importlib
 import json
 import math
 import os
@@ -17,11 +19,11 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from multilingual_report import MIXED, Row, render, verdicts
@@ -29,10 +31,11 @@ from multilingual_set import LANGUAGES, Part, faults, read
 from speed import HERE, SYSTEMS, environment_of_workers, prepare, say
 
 from mnemotrace import Memory
-from mnemotrace.embedders.bundled import BundledEmbedder
 from mnemotrace.embedders.lexical import encode_document, encode_query
+from mnemotrace.embedders.resolve import resolve_embedder
 
-DEPTHS = ("shallow", "deep")
+Depth = Literal["shallow", "deep"]
+DEPTHS: tuple[Depth, ...] = ("shallow", "deep")
 LIMIT = 10
 SEED = 1
 OURS: dict[str, dict[str, Any]] = {"mnemotrace": {}, "vector": {"lexical_weight": 0.0}}
@@ -72,7 +75,7 @@ class Answer:
         return self.texts.index(fact) + 1 if fact in self.texts else 0
 
 
-Answers = dict[str, list[Answer]]
+Answers = Mapping[Depth, list[Answer]]
 """The answers to every query in order, by depth."""
 
 
@@ -106,25 +109,51 @@ def stores(parts: list[Part], mixed: bool) -> dict[str, tuple[list[str], list[Qu
     return found
 
 
+def embedder_named(name: str) -> Any:
+    """Return what `Memory` takes as its embedder.
+
+    Args:
+        name: of an embedder that mnemotrace knows, or ``module:attribute`` for one's own: a
+            function, an object with ``embed``, or a class of such, which is called without
+            arguments.
+    """
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        return name
+    found = getattr(importlib.import_module(module), attribute)
+    return found() if isinstance(found, type) else found
+
+
+def vectors_of(spec: Any, texts: list[str], queries: list[str]) -> np.ndarray[Any, Any]:
+    """Embed texts as documents and queries as queries, in one array of rows."""
+
+    async def embed() -> np.ndarray[Any, Any]:
+        service = resolve_embedder(spec)
+        rows = [await service.embed_documents(texts), await service.embed_queries(queries)]
+        return np.vstack(rows)
+
+    return asyncio.run(embed())
+
+
 def ask_mnemotrace(
-    texts: list[str], queries: list[Query], systems: Iterable[str], work: Path
+    texts: list[str], queries: list[Query], systems: Iterable[str], spec: Any, work: Path
 ) -> dict[str, Answers]:
     """Store the texts once with default settings, and recall with each system's settings."""
     folder = work / "mnemotrace"
-    with Memory(storage=folder, embedder="bundled", llm=None) as memory:
+    with Memory(storage=folder, embedder=spec, llm=None) as memory:
         memory.remember_many(texts).wait()
         if (count := memory.info("/").record_count) != len(texts):
             raise RuntimeError(f"{count} records stored after remembering {len(texts)}")
     found = {}
     for system in systems:
-        with Memory(storage=folder, llm=None, **OURS[system]) as memory:
+        with Memory(storage=folder, embedder=spec, llm=None, **OURS[system]) as memory:
             found[system] = {
                 depth: [_recall(memory, query.text, depth) for query in queries] for depth in DEPTHS
             }
     return found
 
 
-def _recall(memory: Memory, query: str, depth: str) -> Answer:
+def _recall(memory: Memory, query: str, depth: Depth) -> Answer:
     recall = memory.recall(query, limit=LIMIT, depth=depth)
     return Answer([match.record.content for match in recall], recall.confidence)
 
@@ -154,13 +183,7 @@ def ask_lexical(texts: list[str], queries: list[Query]) -> Answers:
     return {depth: answers for depth in DEPTHS}
 
 
-def ask_peer(
-    name: str,
-    texts: list[str],
-    queries: list[Query],
-    embed: Callable[[list[str]], np.ndarray[Any, Any]],
-    work: Path,
-) -> Answers:
+def ask_peer(name: str, texts: list[str], queries: list[Query], spec: Any, work: Path) -> Answers:
     """Let a peer store and recall in its own environment, on the same vectors.
 
     Raises:
@@ -171,7 +194,7 @@ def ask_peer(
     asked = [query.text for query in queries]
     job = {"texts": texts, "queries": asked, "depths": DEPTHS}
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
-    np.save(folder / "vectors.npy", embed([*texts, *asked]))
+    np.save(folder / "vectors.npy", vectors_of(spec, texts, asked))
     command = [str(SYSTEMS[name].python), str(HERE / "peers" / "answers.py"), f"{name}_peer"]
     done = subprocess.run(
         [*command, str(folder)],
@@ -189,21 +212,20 @@ def ask_peer(
     return {depth: [Answer(found[:LIMIT]) for found in answers[depth]] for depth in DEPTHS}
 
 
-def measure(parts: list[Part], systems: Sequence[str], mixed: bool) -> list[Row]:
+def measure(parts: list[Part], systems: Sequence[str], spec: Any, mixed: bool) -> list[Row]:
     """Ask every system every query; one row for each query, system and depth."""
-    embed = BundledEmbedder().embed
     rows: list[Row] = []
     for name, (texts, queries) in stores(parts, mixed).items():
         say(f"{name}: {len(texts)} texts, {len(queries)} queries")
         with tempfile.TemporaryDirectory(prefix="mnemotrace-multilingual-") as folder:
             work = Path(folder)
             ours = [system for system in systems if system in OURS]
-            found = ask_mnemotrace(texts, queries, ours, work) if ours else {}
+            found = ask_mnemotrace(texts, queries, ours, spec, work) if ours else {}
             if "lexical" in systems:
                 found["lexical"] = ask_lexical(texts, queries)
             for peer in PEERS:
                 if peer in systems:
-                    found[peer] = ask_peer(peer, texts, queries, embed, work)
+                    found[peer] = ask_peer(peer, texts, queries, spec, work)
         rows += [
             Row(
                 store=name,
@@ -234,6 +256,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--systems", default=",".join(RANKERS), help="with commas between (default: %(default)s)"
     )
+    parser.add_argument(
+        "--embedder",
+        default="bundled",
+        help="a name that Memory takes, or MODULE:NAME of your own (default: %(default)s)",
+    )
     parser.add_argument("--facts", type=int, help="only the first so many facts of each language")
     parser.add_argument("--json", type=Path, help="write every query with its rank to this file")
     parser.add_argument(
@@ -263,10 +290,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parts = [part.first(options.facts) for part in parts]
     versions = {"mnemotrace": version("mnemotrace")}
     versions |= {peer: prepare(SYSTEMS[peer]) for peer in PEERS if peer in options.systems}
-    rows = measure(parts, options.systems, mixed=len(parts) > 1)
+    spec = embedder_named(options.embedder)
+    rows = measure(parts, options.systems, spec, mixed=len(parts) > 1)
     setting = {
         "versions": versions,
-        "embedder": BundledEmbedder().model_name,
+        "embedder": resolve_embedder(spec).name,
         "machine": f"Python {platform.python_version()}, {platform.system()}, "
         f"{os.cpu_count()} cores",
         "texts": {part.language: len(part.texts()) for part in parts},

@@ -99,10 +99,9 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
                     found.append(_verdict(what, value, required))
     for depth in _depths(rows):
         chosen = [row for row in _chosen(rows, OURS, depth) if row.store != MIXED]
-        value = auroc(chosen)
-        if value is not None:
+        if (area := auroc(chosen)) is not None:
             what = f"confidence AUROC, {depth}, every language's own store"
-            found.append(_verdict(what, value, LEAST_AUROC))
+            found.append(_verdict(what, area, LEAST_AUROC))
     return found
 
 
@@ -150,9 +149,9 @@ def _ranks(rows: list[Row], depth: str) -> str:
                 chosen = [
                     row for row in _chosen(rows, system, depth, store=store) if row.kind in pairs
                 ]
-                count = len(chosen)
-                figures = (hits(chosen, 1), hits(chosen, 5), reciprocal(chosen))
-                cells.append(" / ".join(f"{figure:.2f}" for figure in figures))
+                count = max(count, len(chosen))
+                figures = (hits(chosen, 1), hits(chosen, 5), reciprocal(chosen)) if chosen else ()
+                cells.append(" / ".join(f"{figure:.2f}" for figure in figures) or "-")
             body.append([NAMES[store], kind, str(count), *cells])
     head = ["facts", "query", "n", *(TITLES[system] for system in systems)]
     return table(head, body)
@@ -162,7 +161,9 @@ def _kinds(rows: list[Row], store: str) -> list[tuple[str, tuple[str, ...]]]:
     """Return the rows of the table for one store, each with the kinds it sums up."""
     kinds = [kind for kind in _distinct(r.kind for r in rows if r.store == store) if kind != "none"]
     pairs = tuple(kind for kind in kinds if ">" in kind)
-    shown = [(kind, (kind,)) for kind in kinds if store == MIXED or ">" not in kind]
+    shown: list[tuple[str, tuple[str, ...]]] = [
+        (kind, (kind,)) for kind in kinds if store == MIXED or ">" not in kind
+    ]
     return [*shown, ("cross-lingual", pairs)] if pairs else shown
 
 
