@@ -144,7 +144,7 @@ def ask_mnemotrace(
         memory.remember_many(texts).wait()
         if (count := memory.info("/").record_count) != len(texts):
             raise RuntimeError(f"{count} records stored after remembering {len(texts)}")
-    found = {}
+    found: dict[str, Answers] = {}
     for system in systems:
         with Memory(storage=folder, embedder=spec, llm=None, **OURS[system]) as memory:
             found[system] = {
