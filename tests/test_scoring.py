@@ -54,10 +54,10 @@ def test_fusion_is_a_weighted_sum(
         (1.0, None, 0.0, None, 1.0, 1.0),  # the very vector
         (0.25, None, 0.0, None, 0.1, 0.2),  # an unrelated record
         (-1.0, -1.0, 0.0, 0.0, 0.0, 0.0),
-        (0.9, 0.3, 0.0, 0.0, 0.6, 0.9),  # it says the same in other words
+        (0.9, 0.3, 0.0, 0.0, 0.9, 1.0),  # it says the same in other words
         (0.4, 0.38, 1.0, 0.2, 0.99, 1.0),  # every word, and no other record has them
-        (0.4, 0.38, 1.0, 0.95, 0.1, 0.3),  # every word, and so have twenty others
-        (0.4, 0.38, 0.2, 0.3, 0.6, 0.9),
+        (0.4, 0.38, 1.0, 0.95, 0.1, 0.4),  # every word, and so have twenty others
+        (0.4, 0.38, 0.2, 0.3, 0.1, 0.3),  # a word of five
         (0.3, None, 1.0, None, 0.9, 1.0),  # every word, among few records
         (0.3, None, 0.4, None, 0.1, 0.4),
     ],
