@@ -27,8 +27,7 @@ SETTINGS = {
     ),
     "timed": (
         "Turns created on their session's date",
-        "Questions are asked one day after the last session, so recency matters: it favours late "
-        "sessions, whatever the question is about.",
+        "Questions are asked one day after the last session: recency favours the late sessions.",
     ),
 }
 

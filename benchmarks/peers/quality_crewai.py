@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from crewai import Memory
@@ -24,10 +24,9 @@ class CrewAIPeer:
 
     cannot_set_time = ""
     remarks = (
-        "finished records straight into LanceDB, so that no turn is merged away; deep recall "
-        "without an LLM explores nothing",
-        "its recall reads the clock, so with times every record is as old as it would be, "
-        "counted back from the moment of loading",
+        "finished records straight into LanceDB, so that no turn is merged away",
+        "its deep recall explores with an LLM only, and there is none",
+        "its recall reads the clock, so turns with times are dated back from the moment of loading",
     )
 
     def __init__(self, setup: Setup) -> None:
@@ -39,7 +38,7 @@ class CrewAIPeer:
 
     def load(self, turns: list[Turn], now: str, timed: bool) -> int:
         """Save finished records, the path its own encoding flow ends in."""
-        moment = datetime.utcnow()  # naive UTC is what CrewAI stores and compares
+        moment = datetime.now(UTC).replace(tzinfo=None)  # CrewAI stores naive UTC
         vectors = self._vectors.lists([turn.text for turn in turns])
         self._storage.save(
             [

@@ -22,8 +22,8 @@ class MnemotracePeer:
         self._names_sessions = "session" in inspect.signature(Memory.remember_many).parameters
         named = "its name as session" if self._names_sessions else "no way to name the session"
         self.remarks = (
-            f"remember_many(), one call per session with {named}; its own embedding is timed "
-            "and its model counted in the memory",
+            f"remember_many(), one call per session with {named}",
+            "it embeds in its own process, so the embedding model is part of its memory only",
         )
         self._memory = Memory(storage=setup.folder, llm=None, **setup.options)
         self._now = ""

@@ -135,9 +135,15 @@ class Worker:
             start = time.perf_counter()
             texts, confidence = self._peer.recall(mode, question, limit)
             milliseconds = (time.perf_counter() - start) * 1000 + self._vectors.spent_ms
-            ids = list(dict.fromkeys(self._ids[_plain(text)] for text in texts))
+            ids = list(dict.fromkeys(map(self._id, texts)))
             answers.append({"ids": ids, "confidence": confidence, "ms": milliseconds})
         return {"answers": answers}
+
+    def _id(self, text: str) -> str:
+        try:
+            return self._ids[_plain(text)]
+        except KeyError:
+            raise LookupError(f"The system returned a text that was not stored: {text!r}") from None
 
     def embed(self, texts: list[str], questions: list[str], folder: str) -> dict[str, Any]:
         """Make the vectors that the other workers share; for the module that can."""
