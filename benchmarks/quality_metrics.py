@@ -104,6 +104,6 @@ def interval(
     means = sorted(sum(map(values.__getitem__, s)) / len(s) for s in samples if s)
     if not means:
         raise ValueError("There is nothing to resample: no question in any conversation.")
-    cut = (1.0 - share) / 2
-    low = math.floor(cut * (len(means) - 1))
-    return means[low], means[len(means) - 1 - low]
+    last = len(means) - 1
+    cut = round((1.0 - share) / 2 * last)
+    return means[cut], means[last - cut]
