@@ -76,8 +76,9 @@ def measures(answers: Sequence[Measured], questions: Sequence[Measured]) -> Meas
 def render(measured: Measured) -> str:
     """Return the whole report as markdown."""
     parts = ["# Does recall find the evidence?", _data(measured)]
-    for setting, rows in measured["settings"].items():
+    for setting, measured_rows in measured["settings"].items():
         title, meaning = SETTINGS[setting]
+        rows = _marked(measured_rows) if setting == "timed" else measured_rows
         parts += [f"## {title}", meaning, _overall(measured, rows)]
         for kind in KINDS.values():
             count = sum(question["kind"] == kind for question in _questions(measured))
@@ -144,6 +145,14 @@ def _number(value: float) -> str:
     return f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.3f}"
 
 
+def _marked(rows: Sequence[Measured]) -> list[Measured]:
+    """Return the rows, the titles of those without times saying so."""
+    return [
+        {**row, "title": f"{row['title']} (no times)"} if row["cannot_set_time"] else row
+        for row in rows
+    ]
+
+
 def _overall(measured: Measured, rows: Sequence[Measured]) -> str:
     questions = _questions(measured)
     found = {(row["system"], row["mode"]): measures(_answers(row), questions) for row in rows}
@@ -203,7 +212,7 @@ def _of_kind(measured: Measured, rows: Sequence[Measured], kind: str) -> str:
 def _notes(rows: Sequence[Measured], setting: str) -> list[str]:
     lines: dict[str, None] = {}
     for row in rows:
-        name = row["title"].partition(",")[0]
+        name = row["title"].partition(",")[0].removesuffix(" (no times)")
         if setting == "timed" and row["cannot_set_time"]:
             lines[f"- {name} is measured without times: {row['cannot_set_time']}."] = None
         for remark in row["remarks"]:

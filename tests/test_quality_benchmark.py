@@ -328,6 +328,8 @@ def test_a_peer_without_times_is_marked_in_the_timed_part_only(report: ModuleTyp
     note = "- remembrane is measured without times: no clock."
     assert note not in untimed
     assert note in timed
+    assert "(no times)" not in untimed
+    assert timed.count("| remembrane, only (no times) |") == 3  # overall, temporal, multi-hop
 
 
 def test_requirements_are_judged_by_the_untimed_rows(report: ModuleType) -> None:

@@ -37,7 +37,7 @@ class Baseline:
     """A ranking of all texts by one number each; times play no part."""
 
     remarks: tuple[str, ...] = ()
-    cannot_set_time = ""
+    cannot_set_time = "its ranking knows none"
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
