@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import locomo
-from quality_report import OURS, render, verdicts
+from quality_report import OURS, VARIANT, render, verdicts
 from speed import SYSTEMS, System, Worker, environment_of_workers, prepare, say
 
 SEED = 1
@@ -93,7 +93,7 @@ def contestants(
         title = f"variant {name}"
         found.append(
             Contestant(
-                f"variant-{name}",
+                f"{VARIANT}{name}",
                 title,
                 "quality_mnemotrace",
                 ours,

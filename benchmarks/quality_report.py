@@ -16,6 +16,9 @@ PEERS = ("crewai", "remembrane")
 REFERENCE = (OURS, "deep")
 """The system and mode that the others are compared with: ours as it is by default."""
 
+VARIANT = "variant-"
+"""How the names of variants of ours begin."""
+
 LEAST_RECALL = 0.76
 LEAST_LEAD = 0.15
 LEAST_AUROC = 0.80
@@ -212,6 +215,8 @@ def _of_kind(measured: Measured, rows: Sequence[Measured], kind: str) -> str:
 def _notes(rows: Sequence[Measured], setting: str) -> list[str]:
     lines: dict[str, None] = {}
     for row in rows:
+        if row["system"].startswith(VARIANT):
+            continue  # they are measured as ours is
         name = row["title"].partition(",")[0].removesuffix(" (no times)")
         if setting == "timed" and row["cannot_set_time"]:
             lines[f"- {name} is measured without times: {row['cannot_set_time']}."] = None
