@@ -22,7 +22,7 @@ import venv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from report import LARGE, OPERATIONS, RECALLS, render, verdicts
 
@@ -139,19 +139,32 @@ def environment_of_workers(work: Path) -> dict[str, str]:
     }
 
 
+class Runnable(Protocol):
+    """What a worker needs to know of the system it runs."""
+
+    @property
+    def name(self) -> str:
+        """As in the report."""
+
+    @property
+    def python(self) -> Path:
+        """The interpreter to run it with."""
+
+
 class Worker:
     """A running worker process and the pipe to it.
 
     Args:
-        system: whose interpreter runs it.
-        folder: where its store is; its log is beside it.
-        environment: all variables it sees.
-        arguments: a script in `peers/` and its arguments; `worker.py` by default.
+        system: what runs in it.
+        folder: where it keeps its files; its log goes beside it.
+        environment: its environment variables.
+        arguments: the script in `peers/` to run and its arguments; by default the worker of this
+            benchmark.
     """
 
     def __init__(
         self,
-        system: System,
+        system: Runnable,
         folder: Path,
         environment: dict[str, str],
         arguments: Sequence[str] | None = None,
@@ -159,8 +172,7 @@ class Worker:
         self.name = system.name
         self._log_path = folder.with_suffix(".log")
         self._log = self._log_path.open("ab")
-        default = ("worker.py", f"{system.name}_peer", str(folder), str(SEED))
-        script, *rest = arguments or default
+        script, *rest = arguments or ("worker.py", f"{system.name}_peer", str(folder), str(SEED))
         self._process = subprocess.Popen(
             [str(system.python), str(HERE / "peers" / script), *rest],
             stdin=subprocess.PIPE,
