@@ -23,9 +23,9 @@ from mnemotrace.records import MemoryRecord
 from mnemotrace.stores.backend import Order, SparseVector, StorageBackend, WriteBatch
 from mnemotrace.stores.selection import Selection
 
+from .requests import BATCH
+
 REACH = len(CONTEXT)
-BATCH = "batch:"
-"""Begins the session of a batch that was given no name."""
 _PAGE = 500
 _EVERYTHING = Selection(include_private=True)
 

@@ -262,6 +262,8 @@ def checked_metadata(value: Any) -> dict[str, Any]:
     return copy
 
 
+BATCH = "batch:"
+"""Begins the session of a batch that was given no name."""
 _placing = threading.Lock()
 _last_position = 0
 

@@ -980,7 +980,7 @@ def test_deep_recall_of_a_long_query_is_analysed_and_explored_by_a_server(
     run: Run, server: Providers, block: str
 ) -> None:
     server.answers["QueryAnalysis"] = {
-        "sub_queries": ["expenses by quarter", "who signs for what"],
+        "sub_queries": ["expenses by quarter", "rota of the night shift"],
         "scopes": ["/project/shop", "/nowhere"],
         "complexity": "complex",
     }

@@ -15,6 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from mnemotrace.errors import LLMError, LLMUnavailableError
+from mnemotrace.llm import litellm_adapter
 from mnemotrace.llm import service as service_module
 from mnemotrace.llm.litellm_adapter import LiteLLMModel
 from mnemotrace.llm.protocol import LLMReply, LLMRequest, LLMTimeoutError, TransientLLMError
@@ -124,7 +125,15 @@ async def test_a_request_carries_the_schema_and_the_reply_what_it_took(address: 
     ]
     assert (body["temperature"], body["max_tokens"]) == (0.0, 50)
     assert body["response_format"]["json_schema"]["schema"] == Answer.model_json_schema()
+
+
+def test_litellm_is_told_to_use_the_price_list_it_ships(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LITELLM_LOCAL_MODEL_COST_MAP", raising=False)
+    litellm_adapter._load()
     assert os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] == "True"
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "False")
+    litellm_adapter._load()
+    assert os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] == "False"
 
 
 async def test_a_model_without_a_listed_price_has_no_cost(address: str) -> None:

@@ -156,7 +156,7 @@ ASKED = LLMRequest("test", "You are terse.", "Which port?", SCHEMA)
 @pytest.mark.parametrize(
     "spec",
     [echo, echo_later, CrewStyle(), LlamaIndexStyle(), LlamaIndexChat(), LangChainStyle()],
-    ids=str,
+    ids=lambda spec: getattr(spec, "__name__", type(spec).__name__),
 )
 async def test_a_model_without_structured_output_is_told_the_schema(spec: Any) -> None:
     reply = await resolve_llm(spec).complete(ASKED)

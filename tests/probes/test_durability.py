@@ -453,7 +453,7 @@ def test_importance_outside_its_range_is_refused(
 @pytest.mark.parametrize(
     "change",
     [
-        {"metadata": {"key": object()}},
+        {"metadata": {"key": object}},
         {"metadata": {1: "x"}},
         {"metadata": "text"},
         {"categories": [""]},

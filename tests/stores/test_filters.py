@@ -51,7 +51,6 @@ def conditions(selection: Selection, held: frozenset[str] = ORDINARY) -> tuple[s
         (Selection(metadata={"k": 1}), {"metadata_terms"}, {"hidden_by", "retired"}),
         (Selection(metadata={"k": {"gt": 1}}), {'metadata."k"'}, {"hidden_by", "retired"}),
     ],
-    ids=str,
 )
 def test_state_is_an_exception_and_the_root_needs_no_condition(
     selection: Selection, must: set[str], must_not: set[str]

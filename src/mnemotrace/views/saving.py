@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mnemotrace.errors import InvalidInputError
-from mnemotrace.flows.context import BATCH
 from mnemotrace.flows.requests import (
+    BATCH,
     SaveRequest,
     checked_labels,
     checked_moment,
