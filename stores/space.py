@@ -339,6 +339,8 @@ class _Keeper:
     def _run(self) -> None:
         while self._changed.wait() and not self._stop.wait(SYNC_SECONDS):
             self._changed.clear()
+            if self._stop.is_set():  # what was cleared may have been the call to stop
+                return
             try:
                 if self._points >= FLUSH_AFTER:
                     self._points = 0

@@ -15,6 +15,8 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -808,3 +810,21 @@ def test_a_memory_store_left_open_goes_with_the_process() -> None:
     assert process.returncode == 0, errors
     assert "mnemotrace-" in out
     assert not Path(out.strip()).exists()
+
+
+def test_a_store_that_closes_while_its_keeper_wakes_up_does_not_hang() -> None:
+    """Closing and the keeper's clearing of what woke it up may come at the same moment."""
+    keeper = space._Keeper(cast("Any", SimpleNamespace(sync=lambda: None)))
+
+    class Late(threading.Event):
+        def clear(self) -> None:
+            keeper._stop.set()  # close() comes just before the keeper clears its call
+            self.set()
+            super().clear()
+
+    keeper._changed = Late()
+    keeper._changed.set()
+    thread = threading.Thread(target=keeper._run, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
