@@ -27,6 +27,7 @@ from mnemotrace.stores.backend import (
 from mnemotrace.stores.selection import Selection
 
 from .answers import SaveAnalysis
+from .context import is_named
 from .plans import CheckedPlan
 from .requests import SaveRequest
 
@@ -126,7 +127,9 @@ def find_twins(items: list[Item], threshold: float) -> None:
     groups: dict[tuple[object, ...], list[Item]] = {}
     for item in items:
         request = item.request
-        place = (request.scope, request.private, request.source if request.private else None)
+        source = request.source if request.private else None
+        session = request.session if is_named(request.session) else None
+        place = (request.scope, request.private, source, session)
         twin = by_hash.setdefault((*place, item.hash), item)
         if twin is not item and not request.explicit_id:
             item.twin = twin

@@ -51,6 +51,11 @@ class Conversation(NamedTuple):
         )
 
 
+def is_named(session: str | None) -> bool:
+    """Tell whether a session was named by the caller, rather than made for a batch."""
+    return session is not None and not session.startswith(BATCH)
+
+
 def conversation_of(record: MemoryRecord) -> Conversation | None:
     """Return the conversation a record is a turn of; None when it stands alone."""
     if record.session is None or record.position is None or record.retired is not None:

@@ -24,7 +24,7 @@ from mnemotrace.trace import note, note_content, span
 
 from .answers import ConsolidationPlan, SaveAnalysis
 from .batch import Draft, EncodingRun, Item, find_twins
-from .context import in_context
+from .context import in_context, is_named
 from .events import (
     Analyzed,
     Deduplicated,
@@ -112,6 +112,8 @@ class EncodingFlow(TracedWorkflow):
         store, config = self.services.store, self.services.config
         for item in items:
             wanted = replace(item.neighbourhood, text_hash=item.hash)
+            if is_named(item.request.session):  # a turn is said again in another conversation
+                wanted = replace(wanted, session=item.request.session)
             if item.request.explicit_id:  # that very record is wanted, not another that says so
                 wanted = replace(wanted, record_ids=(item.request.record_id,))
             same = store.list_records(wanted, 1)

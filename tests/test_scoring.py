@@ -52,7 +52,7 @@ def test_fusion_is_a_weighted_sum(
     [
         (None, None, 1.0, None, 0.0, 0.0),  # nothing found
         (1.0, None, 0.0, None, 1.0, 1.0),  # the very vector
-        (0.25, None, 0.0, None, 0.1, 0.2),  # an unrelated record
+        (0.25, None, 0.0, None, 0.0, 0.2),  # an unrelated record
         (-1.0, -1.0, 0.0, 0.0, 0.0, 0.0),
         (0.9, 0.3, 0.0, 0.0, 0.9, 1.0),  # it says the same in other words
         (0.4, 0.38, 1.0, 0.2, 0.99, 1.0),  # every word, and no other record has them

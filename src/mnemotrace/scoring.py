@@ -68,6 +68,9 @@ ORDINARY = 20
 STEEPNESS, OFFSET = 8.7, -2.2
 """Of the logistic function that turns evidence into confidence; see `confidence`."""
 _DENSE_PART = 0.64
+_CHANCE = 0.15
+"""How far above unrelated texts the best of a few records may be by chance; from 0 to 1 that says
+the same."""
 _AMONG_FEW = 0.45
 """What an ordinary record is taken to have where there are too few to tell."""
 
@@ -91,7 +94,8 @@ def confidence(
 
     Args:
         cosine: the best cosine found, -1..1; None when nothing was found.
-        ordinary_cosine: the 20th best; None when there are fewer records.
+        ordinary_cosine: the 20th best; None when there are fewer records, where a value somewhat
+            above `low` is assumed.
         coverage: the share of the query's terms in the best lexical match, 0..1.
         ordinary_lexical: the 20th best lexical score over the best, 0..1; None when there are
             fewer records, where 0.45 is assumed.
@@ -105,7 +109,9 @@ def confidence(
         return 0.0
     if cosine >= 1.0 - 1e-6:
         return 1.0
-    background = low if ordinary_cosine is None else max(ordinary_cosine, low)
+    # Among few records the best may be near by chance, with nothing to show it.
+    by_chance = low + _CHANCE * (high - low)
+    background = by_chance if ordinary_cosine is None else max(ordinary_cosine, low)
     stands_out = max(cosine - background, 0.0) / max(high - low, 1e-6)
     matched = _AMONG_FEW if ordinary_lexical is None else ordinary_lexical
     evidence = (1.0 - matched) * coverage**2 + _DENSE_PART * min(stands_out, 2.0)

@@ -188,3 +188,20 @@ def test_the_context_can_be_switched_off() -> None:
     ) as memory:
         for record in memory.remember_many(TALK, "/chat", session="monday").wait(10):
             assert same(vector_of(memory, record), encode_document(record.content))
+
+
+def test_a_turn_that_is_said_again_in_another_conversation_is_a_turn_of_its_own(
+    memory: Memory,
+) -> None:
+    """The same short answer belongs to two questions, and to two days."""
+    first = ["Ana: Do you like jazz?", "Ben: Yes, a lot."]
+    second = ["Ana: Are you allergic to peanuts?", "Ben: Yes, a lot."]
+    one = memory.remember_many(first, "/c", session="s1", created_at="2025-01-01").wait(10)
+    two = memory.remember_many(second, "/c", session="s2", created_at="2025-06-01").wait(10)
+    assert one[1].id != two[1].id
+    assert [record.session for record in two] == ["s2", "s2"]
+    assert same(vector_of(memory, two[1]), among(second, 1))
+    again = memory.remember("Ben: Yes, a lot.", "/c", session="s2")
+    assert again.id == two[1].id
+    both = [{"content": "Ben: Fine.", "session": name} for name in ("s1", "s2")]
+    assert len({record.id for record in memory.remember_many(both, "/c").wait(10)}) == 2
