@@ -386,7 +386,9 @@ def test_row_exploration_budget_bounds_the_rounds(tmp_path: Path, budget: int) -
         confidence_threshold_low=1.0,
         confidence_threshold_high=1.0,
     ) as memory:
-        memory.remember_many(texts, **GIVEN).wait()
+        # Texts that no query means come in the order of their ids; the hinted ones are not first.
+        named = [{"content": text, "record_id": f"{n:02}"} for n, text in enumerate(texts)]
+        memory.remember_many(named, **GIVEN).wait()
         recall = memory.recall(ASKED, limit=1)
     assert recall.trace is not None
     assert len(llm.asked("exploration")) == budget
