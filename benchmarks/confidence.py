@@ -5,29 +5,27 @@
 Reads conversations in the format of LoCoMo, stores their turns in mnemotrace with the bundled
 embedder and no language model, asks every question at depth shallow, and takes from each trace how
 far the best record stands out. Prints the logistic regression of "evidence among the ten" on that,
-its AUROC on conversations it was not fitted on, and how often the evidence was there by confidence.
+its AUROC for all and for each conversation, and how often the evidence was there by confidence.
 `mnemotrace.scoring.confidence` holds the numbers in force.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import math
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from locomo import Conversation, read
 from numpy.typing import NDArray
+from quality_metrics import auroc
 
 from mnemotrace import Memory, scoring
 
 Array = NDArray[np.float64]
-ANSWERABLE = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True)
@@ -36,60 +34,37 @@ class Question:
 
     conversation: int
     evidence: float
-    """What `mnemotrace.scoring.confidence` is made from: how far the best stands out."""
+    """How far the best stands out: `mnemotrace.scoring.standing_out`."""
     confidence: float
     found: bool
 
 
-def turns_of(conversation: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield each session's name with its turns: dialog id and text."""
-    number = 1
-    while f"session_{number}" in conversation:
-        date = conversation.get(f"session_{number}_date_time", "")
-        turns = []
-        for turn in conversation[f"session_{number}"]:
-            shares = f" [shares {turn['blip_caption']}]" if turn.get("blip_caption") else ""
-            text = f"[{date}] {turn['speaker']}: {turn['text']}{shares}"
-            turns.append((turn["dia_id"], text))
-        yield f"D{number}", turns
-        number += 1
-
-
-def ask(number: int, data: dict[str, Any]) -> Iterator[Question]:
+def ask(number: int, conversation: Conversation) -> Iterator[Question]:
     """Store one conversation and ask its questions."""
     with Memory(storage=":memory:", embedder="bundled", llm=None) as memory:
-        ids: dict[str, set[str]] = {}
-        for session, turns in turns_of(data["conversation"]):
-            memory.remember_many([text for _, text in turns], "/talk", session=session)
-            for dialog_id, text in turns:
-                ids.setdefault(text, set()).add(dialog_id)
+        for session, turns in groupby(conversation.turns, lambda turn: turn.session):
+            memory.remember_many(
+                [{"content": turn.text, "record_id": turn.id} for turn in turns],
+                "/talk",
+                session=session,
+            )
         memory.drain_writes()
-        known = set().union(*ids.values())
         manifest = memory.store.manifest()
         assert manifest is not None
         levels = manifest.embedder["calibration"]
-        for question in data["qa"]:
-            wanted = set(re.findall(r"D\d+:\d+", " ".join(question.get("evidence", ())))) & known
-            if question["category"] not in ANSWERABLE or not wanted:
-                continue
-            answer = memory.recall(question["question"], limit=10, depth="shallow")
+        for question in conversation.questions:
+            answer = memory.recall(question.text, limit=10, depth="shallow")
             facts = answer.trace.find("search")[0].attrs
-            got = set().union(*(ids[match.record.content] for match in answer))
-            yield Question(number, _evidence(facts, levels), answer.confidence, bool(wanted & got))
-
-
-def _evidence(facts: dict[str, Any], levels: dict[str, float]) -> float:
-    """Invert the logistic function: the evidence is what the confidence grows with."""
-    value = scoring.confidence(
-        facts["best_cosine"],
-        facts["ordinary_cosine"],
-        facts["coverage"],
-        facts["ordinary_lexical"],
-        levels["lo"],
-        levels["hi"],
-    )
-    value = min(max(value, 1e-9), 1.0 - 1e-9)
-    return (math.log(value / (1.0 - value)) - scoring.OFFSET) / scoring.STEEPNESS
+            evidence = scoring.standing_out(
+                facts["best_cosine"],
+                facts["ordinary_cosine"],
+                facts["coverage"],
+                facts["ordinary_lexical"],
+                levels["lo"],
+                levels["hi"],
+            )
+            found = any(match.record.id in question.evidence for match in answer)
+            yield Question(number, evidence, answer.confidence, found)
 
 
 def fit(evidence: Array, found: Array) -> Array:
@@ -103,13 +78,9 @@ def fit(evidence: Array, found: Array) -> Array:
     return weights
 
 
-def auroc(scores: Array, found: Array) -> float:
-    """Return the chance that a found one scores above one not found; ties count half."""
-    yes, no = scores[found > 0], scores[found == 0]
-    if not len(yes) or not len(no):
-        return math.nan
-    above = (yes[:, None] > no).mean() + 0.5 * (yes[:, None] == no).mean()
-    return float(above)
+def _auroc(asked: Sequence[Question]) -> str:
+    value = auroc([question.evidence for question in asked], [q.found for q in asked])
+    return "-" if value is None else f"{value:.3f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -117,19 +88,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, help="conversations in LoCoMo's format")
     options = parser.parse_args(arguments)
-    data = [one for path in options.files for one in json.loads(path.read_text("utf-8"))]
-    asked = [question for number, one in enumerate(data) for question in ask(number, one)]
+    conversations = [one for path in options.files for one in read(path)]
+    asked = [question for number, one in enumerate(conversations) for question in ask(number, one)]
     evidence = np.array([question.evidence for question in asked])
     found = np.array([float(question.found) for question in asked])
-    group = np.array([question.conversation for question in asked])
     print(f"{len(asked)} questions, evidence among the ten for {found.mean():.1%}")
     slope, offset = fit(evidence, found)
     print(f"fitted: 1 / (1 + exp(-({slope:.2f} * evidence {offset:+.2f})))")
     print(f"in force: {scoring.STEEPNESS} and {scoring.OFFSET}")
-    print(f"AUROC: {auroc(evidence, found):.3f}")
-    for number in sorted(set(group)):
-        held = group == number
-        print(f"  conversation {number}: {auroc(evidence[held], found[held]):.3f}")
+    print(f"AUROC: {_auroc(asked)}")
+    for number in range(len(conversations)):
+        print(f"  conversation {number}: {_auroc([q for q in asked if q.conversation == number])}")
     print("| confidence | questions | evidence found |\n|---|---|---|")
     levels = np.array([question.confidence for question in asked])
     for low in np.arange(0.0, 1.0, 0.2):

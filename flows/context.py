@@ -60,7 +60,7 @@ def conversation_of(record: MemoryRecord) -> Conversation | None:
     """Return the conversation a record is a turn of; None when it stands alone."""
     if record.session is None or record.position is None or record.retired is not None:
         return None
-    if record.session.startswith(BATCH) and not label_of(record.content):
+    if not is_named(record.session) and not label_of(record.content):
         return None
     source = record.source if record.private else None
     return Conversation(record.session, record.scope, record.private, source)

@@ -7,14 +7,12 @@ method of `LLMWorker`, or `close`); every answer on stdout is one line.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from serving import serve
 from workload import Corpus, embed
 
 MODEL = "gpt-4o-mini"
@@ -168,21 +166,12 @@ class LLMWorker:
         return f"What do we know about this? {' '.join(texts)}"[:LONG]
 
 
-def main() -> None:
-    """Answer commands until stdin ends or `close` arrives."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    system, folder, url, seed = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+def start(arguments: list[str]) -> LLMWorker:
+    """Open the system whose name, folder, model server and seed are given."""
+    system, folder, url, seed = arguments[0], Path(arguments[1]), arguments[2], int(arguments[3])
     folder.mkdir(parents=True, exist_ok=True)
-    worker = LLMWorker(system, folder, url, seed)
-    for line in sys.stdin:
-        command = json.loads(line)
-        do = command.pop("do")
-        if do == "close":
-            break
-        print(json.dumps(getattr(worker, do)(**command)), file=answers)
-    worker.close()
+    return LLMWorker(system, folder, url, seed)
 
 
 if __name__ == "__main__":
-    main()
+    serve(start)

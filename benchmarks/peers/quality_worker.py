@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import resource
 import sys
 import time
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from serving import serve
 from shared_vectors import SharedVectors
 
 
@@ -160,20 +160,11 @@ class Worker:
             self._peer.close()
 
 
-def main() -> None:
-    """Answer commands until stdin ends or `close` arrives."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    module, folder, vectors, options, seed = sys.argv[1:]
-    worker = Worker(module, Path(folder), vectors, json.loads(options), int(seed))
-    for line in sys.stdin:
-        command = json.loads(line)
-        do = command.pop("do")
-        if do == "close":
-            break
-        print(json.dumps(getattr(worker, do)(**command)), file=answers)
-    worker.close()
+def start(arguments: list[str]) -> Worker:
+    """Open the system whose module, folder, vectors, options and seed are given."""
+    module, folder, vectors, options, seed = arguments
+    return Worker(module, Path(folder), vectors, json.loads(options), int(seed))
 
 
 if __name__ == "__main__":
-    main()
+    serve(start)

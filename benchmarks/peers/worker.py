@@ -8,15 +8,14 @@ print goes to stderr, so that nothing but answers reaches stdout.
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import resource
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from serving import serve
 from workload import Corpus, Item, embed, project, team
 
 
@@ -155,6 +154,10 @@ class Worker:
                 times[name].append((time.perf_counter() - start) * 1000)
         return times
 
+    def close(self) -> None:
+        """Release the store."""
+        self._peer.close()
+
     def first(self, size: int) -> dict[str, Any]:
         """Answer one shallow recall on a store that an earlier process filled."""
         return {"results": len(self._peer.shallow(self._corpus.query(0, size)))}
@@ -199,23 +202,13 @@ class Worker:
         return start
 
 
-def main() -> None:
-    """Answer commands until stdin ends or `close` arrives."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    module, folder, seed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+def start(arguments: list[str]) -> Worker:
+    """Open the system whose module, folder and seed are given."""
+    module, folder, seed = arguments[0], Path(arguments[1]), int(arguments[2])
     folder.mkdir(parents=True, exist_ok=True)
     peer: Peer = importlib.import_module(module).open_peer(folder)
-    worker = Worker(peer, folder, seed)
-    for line in sys.stdin:
-        command = json.loads(line)
-        do = command.pop("do")
-        if do == "close":
-            break
-        answer = getattr(worker, do)(**command)
-        print(json.dumps(answer), file=answers)
-    peer.close()
+    return Worker(peer, folder, seed)
 
 
 if __name__ == "__main__":
-    main()
+    serve(start)

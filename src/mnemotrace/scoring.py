@@ -85,15 +85,42 @@ def confidence(
 ) -> float:
     """Return how likely the evidence answers the query, from relevance alone.
 
-    What predicts it is how far the best record stands out from ordinary ones, the 20th best:
-    ``x = (1 - ordinary_lexical) * coverage**2 + 0.64 * (cosine - ordinary_cosine) / (high - low)``
-    and ``1 / (1 + exp(2.2 - 8.7 * x))``. That is a logistic regression on the development half of
-    LoCoMo and on benchmarks/data/multilingual, with equal weight. It tells what was found from
-    what was not, questions without an answer included, with an AUROC of 0.81 and 0.89
-    (docs/quality.md, docs/multilingual.md). Age and importance play no part.
+    That is ``1 / (1 + exp(2.2 - 8.7 * x))`` of `standing_out`: a logistic regression on the
+    development half of LoCoMo and on benchmarks/data/multilingual, with equal weight. It tells
+    what was found from what was not, questions without an answer included, with an AUROC of 0.81
+    and 0.89 (docs/quality.md, docs/multilingual.md). Age and importance play no part.
 
     Args:
         cosine: the best cosine found, -1..1; None when nothing was found.
+        ordinary_cosine, coverage, ordinary_lexical, low, high: as for `standing_out`.
+
+    Returns:
+        0..1; 0.0 when nothing speaks for what was found, 1.0 for an exact match.
+    """
+    if cosine is None:
+        return 0.0
+    if cosine >= 1.0 - 1e-6:
+        return 1.0
+    evidence = standing_out(cosine, ordinary_cosine, coverage, ordinary_lexical, low, high)
+    if evidence <= 0.0:
+        return 0.0
+    return 1.0 / (1.0 + math.exp(-(STEEPNESS * evidence + OFFSET)))
+
+
+def standing_out(
+    cosine: float,
+    ordinary_cosine: float | None,
+    coverage: float,
+    ordinary_lexical: float | None,
+    low: float,
+    high: float,
+) -> float:
+    """Return how far the best record stands out from ordinary ones, the 20th best.
+
+    ``(1 - ordinary_lexical) * coverage**2 + 0.64 * (cosine - ordinary_cosine) / (high - low)``
+
+    Args:
+        cosine: the best cosine found, -1..1.
         ordinary_cosine: the 20th best; None when there are fewer records, where a value somewhat
             above `low` is assumed.
         coverage: the share of the query's terms in the best lexical match, 0..1.
@@ -103,18 +130,11 @@ def confidence(
         high: the embedder's cosine for texts that say the same.
 
     Returns:
-        0..1; 0.0 when nothing speaks for what was found, 1.0 for an exact match.
+        0 or more.
     """
-    if cosine is None:
-        return 0.0
-    if cosine >= 1.0 - 1e-6:
-        return 1.0
     # Among few records the best may be near by chance, with nothing to show it.
     by_chance = low + _CHANCE * (high - low)
     background = by_chance if ordinary_cosine is None else max(ordinary_cosine, low)
-    stands_out = max(cosine - background, 0.0) / max(high - low, 1e-6)
+    nearer = max(cosine - background, 0.0) / max(high - low, 1e-6)
     matched = _AMONG_FEW if ordinary_lexical is None else ordinary_lexical
-    evidence = (1.0 - matched) * coverage**2 + _DENSE_PART * min(stands_out, 2.0)
-    if evidence <= 0.0:
-        return 0.0
-    return 1.0 / (1.0 + math.exp(-(STEEPNESS * evidence + OFFSET)))
+    return (1.0 - matched) * coverage**2 + _DENSE_PART * min(nearer, 2.0)
