@@ -33,15 +33,24 @@ from mnemotrace.trace import (
     note,
     note_content,
     plain,
-    record_llm_call,
     span,
     start_trace,
+    watch,
+    watching,
 )
 
 
 def opened(trace: Trace | None) -> Trace:
     assert trace is not None
     return trace
+
+
+def model_call(
+    name: str, model: str, tokens_in: int, tokens_out: int, cost: float | None, attempt: int = 1
+) -> None:
+    """One call of a language model, as `LLMService` records it."""
+    with span(f"llm.{name}", kind="llm", attempt=attempt, model=model):
+        note(tokens_in=tokens_in, tokens_out=tokens_out, cost=cost)
 
 
 def names_below(trace: Trace) -> dict[str, str]:
@@ -57,7 +66,7 @@ def sample() -> Trace:
             note(llm="skipped", reason="shorter than 200 characters")
         with span("search", kind="step"), span("search.query", kind="search", plan="selective"):
             note_content(query="차 한 잔")
-        record_llm_call("explore", "gpt-4o-mini", 120, 30, 0.002, 15.0)
+        model_call("explore", "gpt-4o-mini", 120, 30, 0.002)
         note(results=5)
     return trace
 
@@ -225,7 +234,6 @@ def test_off_records_nothing_even_inside_another_run() -> None:
                 assert item is None
                 note(found=1)
                 note_content(text="x")
-                record_llm_call("p", "m", 1, 1, None, 1.0)
         with span("after"):
             pass
     assert [item.name for item in opened(opening).spans] == ["after"]
@@ -237,7 +245,6 @@ def test_without_a_trace_everything_is_a_no_op() -> None:
     with span("search") as item:
         note(found=1)
         note_content(text="x")
-        record_llm_call("p", "m", 1, 1, None, 1.0)
         assert current_trace() is None
     assert item is None
 
@@ -326,34 +333,85 @@ def test_a_span_left_through_a_closed_generator_gives_its_context_back() -> None
     assert opened(opening).find("numbers")[0].status == "cancelled"
 
 
-def test_model_calls_are_recorded_with_their_time_and_totalled() -> None:
+def test_model_calls_are_totalled_by_tokens_cost_and_time() -> None:
     with start_trace("recall") as opening, span("explore", kind="step"):
-        time.sleep(0.006)
-        record_llm_call("explore", "gpt-4o-mini", 120, 30, 0.002, 5.0)
-        record_llm_call("analyze", "local", 10, 5, None, 1.0, attempt=2)
-        record_llm_call("analyze", "local", 0, 0, None, 0.5, error=TimeoutError("60 s"))
+        model_call("explore", "gpt-4o-mini", 120, 30, 0.002)
+        model_call("analyze", "local", 10, 5, None, attempt=2)
+        with pytest.raises(TimeoutError), span("llm.analyze", kind="llm", model="local"):
+            raise TimeoutError("60 s")
     trace = opened(opening)
+    calls = [item for item in trace.spans if item.kind == "llm"]
     assert trace.totals() == {
         "llm_calls": 3,
         "llm_failures": 1,
         "tokens_in": 130,
         "tokens_out": 35,
         "cost": 0.002,
-        "llm_ms": pytest.approx(6.5),
+        "llm_ms": pytest.approx(sum(item.duration_ms for item in calls)),
     }
-    first, second, failed = (item for item in trace.spans if item.kind == "llm")
-    assert first.name == "llm.explore"
-    assert first.parent == trace.find("explore")[0].id
-    assert first.attrs["model"] == "gpt-4o-mini"
-    assert first.duration_ms == pytest.approx(5.0)
-    assert second.attempt == 2
-    assert (failed.status, failed.error) == ("error", "TimeoutError: 60 s")
+    assert calls[0].parent == trace.find("explore")[0].id
+    assert (calls[2].status, calls[2].error) == ("error", "TimeoutError: 60 s")
 
 
-def test_a_call_longer_than_the_run_starts_with_the_run() -> None:
-    with start_trace("recall") as opening:
-        record_llm_call("explore", "m", 1, 1, None, 60_000.0)
-    assert opened(opening).spans[0].start_ns == 0
+class Watching:
+    """Keeps what it is told, and by which span the code was in at that time."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def span_started(self, trace: Trace, span: Span) -> None:
+        self.seen.append(f"+{span.name}")
+
+    def span_ended(self, trace: Trace, span: Span) -> None:
+        assert span.end_ns is not None
+        self.seen.append(f"-{span.name} {span.status}")
+
+
+def test_a_watcher_sees_spans_while_they_happen() -> None:
+    watcher = Watching()
+    with watching(watcher), start_trace("recall"):
+        with span("search"):
+            assert watcher.seen == ["+recall", "+search"]
+        with pytest.raises(KeyError), span("route"):
+            raise KeyError("x")
+    assert watcher.seen[2:] == ["-search ok", "+route", "-route error", "-recall ok"]
+    with start_trace("recall"):
+        pass
+    assert len(watcher.seen) == 6  # it sees nothing outside its block
+
+
+def test_a_watcher_of_the_process_sees_runs_of_every_thread_until_it_is_ended() -> None:
+    watcher = Watching()
+    end = watch(watcher)
+
+    def run() -> None:
+        with start_trace("elsewhere"):
+            pass
+
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    finally:
+        end()
+    run()
+    assert watcher.seen == ["+elsewhere", "-elsewhere ok"]
+
+
+def test_a_watcher_that_fails_is_logged_once_and_disturbs_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(Watching):
+        def span_started(self, trace: Trace, span: Span) -> None:
+            raise RuntimeError("no display")
+
+    watcher, good = Broken(), Watching()
+    with watching(watcher), watching(good), start_trace("recall") as opening, span("search"):
+        pass
+    assert opened(opening).status == "ok"
+    assert good.seen == ["+recall", "+search", "-search ok", "-recall ok"]
+    assert [record.exc_text for record in caplog.records if "no display" in str(record.exc_text)]
+    assert len(caplog.records) == 1
 
 
 def test_totals_without_calls_have_no_cost() -> None:

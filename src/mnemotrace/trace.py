@@ -6,28 +6,33 @@ A run opens a `Trace` with `start_trace`; code below it opens spans with `span` 
 here does nothing.
 
 The same record has several views: a terminal tree (`Trace.render`), nested HTML
-(`mnemotrace.trace_views`) and JSON (`Trace.to_json`).
+(`mnemotrace.trace_views`) and JSON (`Trace.to_json`). Who wants to see spans while the run goes on
+registers a `Watcher`.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import os
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, get_args
 
 from .errors import ConfigurationError, InvalidInputError
 
 if TYPE_CHECKING:
     from rich.tree import Tree
+
+logger = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 1
 MAX_SPANS = 10_000
@@ -102,6 +107,21 @@ class Span:
         }
 
 
+class Watcher(Protocol):
+    """Sees the spans of runs while they happen: for live views and telemetry.
+
+    Both methods run in the thread and the context of the code that is watched, so they must be
+    quick. What they raise is logged once a watcher and disturbs nobody. The run itself is announced
+    too, as the span with id 0. A span that the run leaves open (abandoned work) never ends.
+    """
+
+    def span_started(self, trace: Trace, span: Span) -> None:
+        """A span begins; its `attrs` hold what is known so far."""
+
+    def span_ended(self, trace: Trace, span: Span) -> None:
+        """A span has ended, in the context it began in; its facts and status are final."""
+
+
 class Trace:
     """The record of one run: the run's own span (`root`) and all spans below it, oldest first.
 
@@ -112,8 +132,8 @@ class Trace:
         dropped: spans not kept because there were more than 10,000.
     """
 
-    __slots__ = ("_clock_ns", "_ids", "closed", "dropped", "level", "root", "spans", "started_ns",
-                 "trace_id")  # fmt: skip
+    __slots__ = ("_clock_ns", "_ids", "_watchers", "closed", "dropped", "level", "root", "spans",
+                 "started_ns", "trace_id")  # fmt: skip
 
     def __init__(self, kind: str, *, level: Level = "on", attrs: Mapping[str, Any] | None = None):
         self.trace_id = os.urandom(16).hex()
@@ -124,6 +144,7 @@ class Trace:
         self.closed = False
         self.started_ns = time.time_ns()
         self._ids = itertools.count(1)
+        self._watchers: tuple[Watcher, ...] = ()
         self._clock_ns = time.perf_counter_ns()
 
     @property
@@ -166,6 +187,16 @@ class Trace:
     def elapsed_ns(self) -> int:
         """Nanoseconds since the trace began."""
         return time.perf_counter_ns() - self._clock_ns
+
+    def _announce(self, method: Literal["span_started", "span_ended"], item: Span) -> None:
+        """Tell the watchers of this run."""
+        for watcher in self._watchers:
+            try:
+                getattr(watcher, method)(self, item)
+            except Exception:
+                if id(watcher) not in _broken:
+                    _broken.add(id(watcher))
+                    logger.exception("Watcher %r failed in %s; the run goes on.", watcher, method)
 
     def find(self, name: str) -> list[Span]:
         """Return the spans of this name, oldest first; ``[]`` when there are none."""
@@ -275,6 +306,41 @@ class Trace:
 
 
 _current: ContextVar[tuple[Trace, Span] | None] = ContextVar("mnemotrace_span", default=None)
+_everywhere: tuple[Watcher, ...] = ()
+_here: ContextVar[tuple[Watcher, ...]] = ContextVar("mnemotrace_watchers", default=())
+_registering = threading.Lock()
+_broken: set[int] = set()
+
+
+def watch(watcher: Watcher) -> Callable[[], None]:
+    """Let `watcher` see the spans of every run that begins from now on, in the whole process.
+
+    Returns:
+        A function that ends it; runs that are going on keep their watchers.
+    """
+    global _everywhere
+    with _registering:
+        _everywhere = (*_everywhere, watcher)
+
+    def end() -> None:
+        global _everywhere
+        with _registering:
+            _everywhere = tuple(item for item in _everywhere if item is not watcher)
+            _broken.discard(id(watcher))
+
+    return end
+
+
+@contextmanager
+def watching(watcher: Watcher) -> Iterator[None]:
+    """Let `watcher` see the spans of the runs that begin in this block, of this context only."""
+    outside = _here.get()
+    _here.set((*outside, watcher))
+    try:
+        yield
+    finally:
+        _here.set(outside)
+        _broken.discard(id(watcher))
 
 
 def current_trace() -> Trace | None:
@@ -315,8 +381,11 @@ def start_trace(kind: str, /, *, level: Level = "on", **attrs: Any) -> Iterator[
     if level not in ("on", "full"):
         raise ConfigurationError(f"trace={level!r}: must be 'off', 'on' or 'full'.")
     trace = Trace(kind, level=level, attrs=attrs)
+    trace._watchers = _everywhere + _here.get()
     outside = _current.get()
     _current.set((trace, trace.root))
+    if trace._watchers:
+        trace._announce("span_started", trace.root)
     try:
         yield trace
     except BaseException as error:
@@ -326,6 +395,8 @@ def start_trace(kind: str, /, *, level: Level = "on", **attrs: Any) -> Iterator[
         _current.set(outside)
         trace.root.end_ns = trace.elapsed_ns()
         trace.closed = True
+        if trace._watchers:
+            trace._announce("span_ended", trace.root)
 
 
 class span:
@@ -368,6 +439,8 @@ class span:
         self._outside = outside
         self._active = (trace, child)
         _current.set(self._active)
+        if trace._watchers:
+            trace._announce("span_started", child)
         return child
 
     def __exit__(
@@ -385,6 +458,8 @@ class span:
             child.end_ns = trace.elapsed_ns()
             if error is not None:
                 _record_error(child, error)
+            if trace._watchers:
+                trace._announce("span_ended", child)
 
 
 def note(**attrs: Any) -> None:
@@ -402,48 +477,6 @@ def note_content(**attrs: Any) -> None:
     if active[1].content is None:
         active[1].content = {}
     active[1].content.update(attrs)
-
-
-def record_llm_call(
-    purpose: str,
-    model: str,
-    tokens_in: int,
-    tokens_out: int,
-    cost: float | None,
-    duration_ms: float,
-    *,
-    attempt: int = 1,
-    error: BaseException | None = None,
-    **attrs: Any,
-) -> None:
-    """Add a finished call of the language model, ending now, as a span of kind ``llm``.
-
-    Args:
-        purpose: what was asked for; the span is named ``llm.<purpose>``.
-        cost: in US dollars, None when unknown.
-        duration_ms: how long the call took.
-        error: what the call failed with, None when it went well.
-        attrs: further facts, such as the version of the prompts.
-    """
-    active = _current.get()
-    if active is None or active[0].closed:
-        return
-    with span(
-        f"llm.{purpose}",
-        kind="llm",
-        attempt=attempt,
-        model=model,
-        tokens_in=tokens_in,
-        tokens_out=tokens_out,
-        cost=cost,
-        **attrs,
-    ) as call:
-        pass
-    if call is not None:
-        call.end_ns = call.start_ns
-        call.start_ns = max(0, call.end_ns - int(duration_ms * 1e6))
-        if error is not None:
-            _record_error(call, error)
 
 
 def plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from mnemotrace.errors import LLMError, LLMUnavailableError
 from mnemotrace.prompts import VERSION
-from mnemotrace.trace import note_content, record_llm_call
+from mnemotrace.trace import note, note_content, span
 
 from .parsing import parse_json
 from .protocol import LLM, LLMReply, LLMRequest, LLMTimeoutError, TransientLLMError
@@ -230,42 +230,32 @@ class LLMService:
 
     async def _call(self, request: LLMRequest, attempt: int) -> LLMReply:
         """Call the model once, recorded in the trace, its exceptions turned into ours."""
-        start = time.perf_counter()
-        reply = LLMReply("", model=str(getattr(self.llm, "name", "")))
-        failure: BaseException | None = None
-        try:
-            answer = await self.llm.complete(request)
-            if not isinstance(answer, LLMReply):
+        name = str(getattr(self.llm, "name", ""))
+        with span(
+            f"llm.{request.purpose}", kind="llm", attempt=attempt, model=name,
+            tokens_in=0, tokens_out=0, cost=None, prompt_version=VERSION,
+        ) as call:  # fmt: skip
+            try:
+                reply = await self.llm.complete(request)
+            except LLMError:
+                raise
+            except Exception as error:
+                raise _wrapped(error) from error
+            if not isinstance(reply, LLMReply):
                 raise LLMError(
-                    f"the language model object returned {type(answer).__name__} from `complete`, "
+                    f"the language model object returned {type(reply).__name__} from `complete`, "
                     "not an LLMReply"
                 )
-            reply = answer
-            return reply
-        except LLMError as error:
-            failure = error
-            raise
-        except Exception as error:
-            failure = _wrapped(error)
-            raise failure from error
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            took = reply.latency_ms
-            if took is None:
-                took = (time.perf_counter() - start) * 1000.0
-            record_llm_call(
-                request.purpose,
-                reply.model,
-                reply.tokens_in,
-                reply.tokens_out,
-                reply.cost,
-                took,
-                attempt=attempt,
-                error=failure,
-                prompt_version=VERSION,
+            note(
+                model=reply.model or name,
+                tokens_in=reply.tokens_in,
+                tokens_out=reply.tokens_out,
+                cost=reply.cost,
             )
+        if call is not None and call.end_ns is not None and reply.latency_ms is not None:
+            # The model's own time, without what the call waited for a thread.
+            call.start_ns = max(call.start_ns, call.end_ns - int(reply.latency_ms * 1e6))
+        return reply
 
 
 def _wrapped(error: Exception) -> LLMError:
