@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import html
 import re
+import threading
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -100,28 +101,33 @@ class Returned:
     def __init__(self, most: int = MOST_RETURNED) -> None:
         self._most = most
         self._ids: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()  # recalls end in several threads
 
     def add(self, record_ids: Iterable[str]) -> None:
         """Note that these records were returned just now."""
-        for record_id in record_ids:
-            self._ids[record_id] = None
-            self._ids.move_to_end(record_id)
-        while len(self._ids) > self._most:
-            self._ids.popitem(last=False)
+        with self._lock:
+            for record_id in record_ids:
+                self._ids[record_id] = None
+                self._ids.move_to_end(record_id)
+            while len(self._ids) > self._most:
+                self._ids.popitem(last=False)
 
     def discard(self, record_ids: Iterable[str]) -> None:
         """Forget about these records."""
-        for record_id in record_ids:
-            self._ids.pop(record_id, None)
+        with self._lock:
+            for record_id in record_ids:
+                self._ids.pop(record_id, None)
 
     def clear(self) -> None:
         """Forget about all of them."""
-        self._ids.clear()
+        with self._lock:
+            self._ids.clear()
 
     @property
     def ids(self) -> list[str]:
         """The ids, most recent first."""
-        return list(reversed(self._ids))
+        with self._lock:
+            return list(reversed(self._ids))
 
 
 @dataclass(frozen=True, slots=True)

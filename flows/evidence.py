@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
+import numpy as np
+
 from mnemotrace import scoring
 from mnemotrace.config import MemoryConfig
 from mnemotrace.embedders.fingerprint import DEFAULT_CALIBRATION
@@ -28,7 +30,11 @@ MODEL_SHARE = 0.75
 LONGEST_GAP = 200
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+NOT_EMBEDDED: Vector = np.empty(0, dtype=np.float32)
+"""In the place of a vector that the search is yet to make."""
+
+
+@dataclass(slots=True, eq=False)
 class SubQuery:
     """One phrase to search for, with its vectors."""
 
@@ -37,6 +43,11 @@ class SubQuery:
     lexical: SparseVector
     weight: float = 1.0
     """Below 1 for a phrase made from the evidence: it may add records, but not confirm them."""
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it has its vector already."""
+        return len(self.dense) > 0
 
 
 @dataclass(slots=True, eq=False)

@@ -35,7 +35,7 @@ from .events import (
     Searched,
     Uncertain,
 )
-from .evidence import RecallRun, SubQuery
+from .evidence import NOT_EMBEDDED, RecallRun, SubQuery
 from .services import Services
 from .steps import TracedWorkflow, traced_step
 
@@ -73,8 +73,15 @@ async def embed_queries(
 async def search_one(
     services: Services, run: RecallRun, query: SubQuery, selection: Selection
 ) -> SearchResult:
-    """Run one exact search in a worker thread."""
-    return await services.in_thread(search_now, services, run, query, selection)
+    """Run one exact search in a worker thread, where the query is embedded too if it has to be."""
+    if query.is_embedded:
+        return await services.in_thread(search_now, services, run, query, selection)
+
+    def search(vectors: NDArray[np.float32]) -> SearchResult:
+        query.dense = vectors[0]
+        return search_now(services, run, query, selection)
+
+    return await services.embedder.embed_query_and(query.text, search)
 
 
 def search_now(
@@ -101,13 +108,10 @@ class ShallowRecall(TracedWorkflow):
             note(empty="new store" if manifest is None else "selection")
             return RecallFinished(run=run)
         run.use(manifest)
-
-        def search(vectors: NDArray[np.float32]) -> SearchResult:
-            run.queries = [SubQuery(run.query, vectors[0], encode_query(run.query))]
-            return search_now(self.services, run, run.queries[0], run.selection)
-
-        result = await self.services.embedder.embed_query_and(run.query, search)
-        run.add(run.queries[0], result)
+        query = SubQuery(run.query, NOT_EMBEDDED, encode_query(run.query))
+        run.queries = [query]
+        result = await search_one(self.services, run, query, run.selection)
+        run.add(query, result)
         note(**result.facts)
         return _finish(run)
 
@@ -143,7 +147,10 @@ class RecallFlow(TracedWorkflow):
                 run.suggested = tuple(answer.scopes[:MAX_SCOPES])
                 run.complex = answer.complexity == "complex"
                 self._window(run, answer.since, answer.until)
-        run.queries = await embed_queries(self.services, texts)
+        if len(texts) > 1 or run.suggested:
+            run.queries = await embed_queries(self.services, texts)
+        else:  # it goes into one search, which embeds it on its way
+            run.queries = [SubQuery(run.query, NOT_EMBEDDED, encode_query(run.query))]
         note(sub_queries=len(texts), complex=run.complex)
         note_content(query=run.query, sub_queries=texts)
         return QueryAnalyzed(run=run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
@@ -49,6 +50,13 @@ class Services:
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """Run blocking store work in a worker thread, within the current trace."""
         return await self.runtime.in_thread(function, *args)
+
+    def straight_threads(self) -> Executor | None:
+        """Return threads to embed a query and search in, when that needs no event loop."""
+        manifest = self.store.manifest()
+        if manifest is None or manifest.embedder is not self._verified:
+            return None
+        return self.embedder.straight_threads()
 
     async def manifest_for_reading(self) -> Manifest | None:
         """Return the manifest once this embedder is known to fit it; None for a new store.

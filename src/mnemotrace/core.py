@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from typing import Any
@@ -37,7 +38,7 @@ from .flows.evidence import RecallRun
 from .flows.extraction import ExtractionFlow, ExtractionRun
 from .flows.recall import RecallFlow, ShallowRecall
 from .flows.requests import SaveRequest, checked_text
-from .flows.runtime import Runtime
+from .flows.runtime import Runtime, in_loop
 from .flows.services import Services
 from .llm.service import LLMService, Patience
 from .reanalysis import Reanalysis
@@ -73,7 +74,9 @@ class MemoryCore:
         """What event listeners get as the source."""
         self._flows: tuple[EncodingFlow, RecallFlow, ShallowRecall, ExtractionFlow] | None = None
         self._queue: SaveQueue = queue_for(store, runtime, self._encode)
+        self._counting = threading.Lock()
         self._access: dict[str, list[Any]] = {}
+        self._flush_planned = False
         self._access_timer: asyncio.TimerHandle | None = None
         self._returned = Returned()
         self._closed = False
@@ -227,13 +230,11 @@ class MemoryCore:
                     await self._barrier()
                 else:
                     note(read_barrier="off", pending_batches=self._queue.pending)
-                if limit > 0:
-                    flow = self.flows[1] if depth == "deep" else self.flows[2]
-                    await _in_time(
-                        flow.run(start_event=RecallStarted(run=run)),
-                        f"The recall took longer than "
-                        f"recall_timeout={self.config.recall_timeout:g} s",
-                    )
+                if limit > 0 and depth == "deep":
+                    flow_run = self.flows[1].run(start_event=RecallStarted(run=run))
+                    await _in_time(flow_run, self._late_recall)
+                elif limit > 0:
+                    await self._search_once(run)
                 note(results=len(run.matches), confidence=run.confidence)
         except Exception as error:
             self._emit(MemoryQueryFailedEvent, query=query, error=str(error))
@@ -258,6 +259,43 @@ class MemoryCore:
         )
         return result
 
+    @property
+    def _late_recall(self) -> str:
+        return f"The recall took longer than recall_timeout={self.config.recall_timeout:g} s"
+
+    async def _search_once(self, run: RecallRun) -> None:
+        """Run the one step of a shallow recall; the engine of the workflows would add 0.5 ms."""
+        flow, started = self.flows[2], RecallStarted(run=run)
+        late = f"{self._late_recall} and was stopped. Raise it, or find what is slow."
+        if not in_loop():  # see `straight_recall`; who waits has the timeout
+            begun = time.monotonic()
+            await ShallowRecall.search(flow, started)
+            if time.monotonic() - begun > self.config.recall_timeout:
+                raise TimeoutError(late)
+            return
+        try:
+            async with asyncio.timeout(self.config.recall_timeout) as limit:
+                await ShallowRecall.search(flow, started)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TimeoutError(late) from error
+
+    def straight_recall(self) -> Callable[[Coroutine[Any, Any, Any]], Any] | None:
+        """Return how to run a shallow recall without the loop; None when it may have to wait.
+
+        It needs no loop when the embedder is a plain function, known to fit the store, and
+        everything accepted before is saved.
+        """
+        if self._closed or self._flows is None or self._queue.pending or self.runtime.on_loop:
+            return None
+        threads = self.services.straight_threads()
+        if threads is None:
+            return None
+        late = f"{self._late_recall} and was given up. Raise it, or find what is slow."
+        timeout = self.config.recall_timeout
+        return lambda coro: self.runtime.run_straight(coro, threads, timeout, late)
+
     def _unsaved(self) -> list[str]:
         """Say that accepted texts may be missing from what was found."""
         waiting = self._queue.retrying
@@ -274,13 +312,20 @@ class MemoryCore:
         if not result:
             return
         at = self.services.clock()
-        for match in result:
-            entry = self._access.setdefault(match.record.id, [0, at])
-            entry[0] += 1
-            entry[1] = at
-        if len(self._access) >= ACCESS_RECORDS:
-            self._start_access_flush()
-        elif self._access_timer is None:
+        with self._counting:
+            for match in result:
+                entry = self._access.setdefault(match.record.id, [0, at])
+                entry[0] += 1
+                entry[1] = at
+            full, first = len(self._access) >= ACCESS_RECORDS, not self._flush_planned
+            self._flush_planned = True
+        if full:
+            self.runtime.loop.call_soon_threadsafe(self._start_access_flush)
+        elif first:
+            self.runtime.loop.call_soon_threadsafe(self._plan_access_flush)
+
+    def _plan_access_flush(self) -> None:
+        if self._access_timer is None and not self._closed:
             self._access_timer = self.runtime.loop.call_later(
                 ACCESS_SECONDS, self._start_access_flush
             )
@@ -289,11 +334,14 @@ class MemoryCore:
         if self._access_timer is not None:
             self._access_timer.cancel()
             self._access_timer = None
-        self.runtime.spawn(self.flush_access())
+        if self._access and not self._closed:
+            self.runtime.spawn(self.flush_access())
 
     async def flush_access(self) -> None:
         """Write the batched access statistics."""
-        pending, self._access = self._access, {}
+        with self._counting:
+            pending, self._access = self._access, {}
+            self._flush_planned = False
         if pending:
             accesses = [Access(key, count, at) for key, (count, at) in pending.items()]
             await self.services.in_thread(self.store.record_access, accesses)
@@ -364,8 +412,9 @@ class MemoryCore:
                 ids, versions = await self.services.in_thread(
                     curation.retire_all, self.store, selection, self.services.clock()
                 )
-        for record_id in ids:
-            self._access.pop(record_id, None)
+        with self._counting:
+            for record_id in ids:
+                self._access.pop(record_id, None)
         self._returned.discard(ids)
         if erase:
             await self.runtime.in_thread(curation.purge, self._queue.outbox, selection)
@@ -378,7 +427,8 @@ class MemoryCore:
             return await self.forget(replace(selection, include_private=True), erase=True)
         async with self.services.write_lock:
             records, versions = await self.services.in_thread(curation.empty, self.store)
-        self._access.clear()
+        with self._counting:
+            self._access.clear()
         self._returned.clear()
         await self.runtime.in_thread(lambda: self._queue.outbox.purge(everything=True))
         return Forgotten(records, versions=versions)

@@ -32,15 +32,28 @@ S = TypeVar("S", bound=HasRuntime)
 Method = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
 
 
-def blocking(method: Method[S, P, T]) -> Callable[Concatenate[S, P], T]:
-    """Return the method that waits for the result."""
+Shortcut = Callable[..., "Callable[[Coroutine[Any, Any, Any]], Any] | None"]
+"""Called with the object and the arguments: how to run this call, None for on the loop."""
+
+
+def blocking(
+    method: Method[S, P, T], shortcut: Shortcut | None = None
+) -> Callable[Concatenate[S, P], T]:
+    """Return the method that waits for the result.
+
+    Args:
+        method: the coroutine function.
+        shortcut: says for a call whether it can do without the loop, and how.
+    """
     name = method.__name__.removeprefix("_")
     known = _keywords(method)
 
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not kwargs.keys() <= known:
             raise _unknown(name, kwargs.keys() - known, known)
-        return self._runtime.run(method(self, *args, **kwargs))
+        run = shortcut(self, *args, **kwargs) if shortcut is not None else None
+        result: T = (run or self._runtime.run)(method(self, *args, **kwargs))
+        return result
 
     return _named(call, name, method)
 

@@ -8,7 +8,7 @@ import functools
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -96,6 +96,13 @@ class EmbeddingService:
         """Return the vectors of texts to search for; else as `embed_documents`."""
         return await self._embed(self._queries, texts)
 
+    def straight_threads(self) -> Executor | None:
+        """Return this service's threads if queries are known to be embedded by a plain function.
+
+        `embed_query_and` then never waits, and may run in one of them without an event loop.
+        """
+        return self._workers() if self._queries.is_plain else None
+
     async def embed_query_and(self, text: str, use: Callable[[Vectors], T]) -> T:
         """Embed one text to search for, and use its vector without coming back in between.
 
@@ -120,7 +127,13 @@ class EmbeddingService:
             except Exception as error:
                 raise self._failed(error, [text]) from error
             if inspect.isawaitable(raw):
+                was_plain, call.is_plain = call.is_plain, False
+                if was_plain:  # it may run without a loop, where nobody can await
+                    if inspect.iscoroutine(raw):
+                        raw.close()
+                    raise self._bad("returned something to be awaited, where it returned vectors")
                 return raw, None
+            call.is_plain = True
             return None, use(self._checked(raw, 1, 0, allow_zero=False))
 
         waiting = None
@@ -212,6 +225,8 @@ class EmbeddingService:
 
     async def _in_worker(self, work: Callable[[], T]) -> T:
         """Run blocking work in a thread of this service, with the caller's context variables."""
+        if asyncio._get_running_loop() is None:  # this is one of them, see `straight_threads`
+            return work()
         run = functools.partial(contextvars.copy_context().run, work)
         return await asyncio.get_running_loop().run_in_executor(self._workers(), run)
 
@@ -307,11 +322,13 @@ class EmbeddingService:
 class _Call:
     """One way to call an embedder."""
 
-    __slots__ = ("function", "is_async")
+    __slots__ = ("function", "is_async", "is_plain")
 
     def __init__(self, function: Callable[[list[str]], Any], is_async: bool = False) -> None:
         self.function = function
         self.is_async = is_async or _is_async(function)
+        self.is_plain = False
+        """Whether it is known to return vectors, not something to be awaited."""
 
 
 def _contained(function: Callable[[list[str]], Any], texts: list[str]) -> Any:

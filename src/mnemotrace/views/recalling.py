@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Literal
 
 from mnemotrace.errors import InvalidInputError
@@ -104,5 +104,13 @@ class Recalling(Handle):
             level=trace or self._core.config.trace,
         )
 
-    recall = blocking(_recall)
+    def _straight(
+        self, *args: Any, depth: Any = "deep", **others: Any
+    ) -> Callable[[Coroutine[Any, Any, Any]], Any] | None:
+        """Return how to run a recall that needs no loop; None when it does."""
+        if "shallow" not in (depth, *args[4:5]):  # the fifth argument, or by name
+            return None
+        return self._core.straight_recall()
+
+    recall = blocking(_recall, shortcut=_straight)
     arecall = awaitable(_recall)
