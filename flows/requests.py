@@ -95,7 +95,9 @@ def checked_text(content: Any, what: str = "content") -> str:
 
 def checked_query(query: Any) -> str:
     """Return a query, or raise InvalidInputError for one that asks nothing."""
-    if not isinstance(query, str) or not any(_is_visible(character) for character in query):
+    if not isinstance(query, str):
+        raise InvalidInputError(f"The query must be a string, not {type(query).__name__}.")
+    if not any(_is_visible(character) for character in query):
         raise InvalidInputError("The query is empty; say what to recall.")
     return _checked_unicode(query, "The query")
 

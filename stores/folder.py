@@ -152,9 +152,16 @@ def check_room(folder: Path, least: int) -> None:
     """Refuse to go on when the disk has less room than `least` bytes.
 
     Raises:
-        StoreNotWritableError: naming how much is free.
+        StoreNotWritableError: naming how much is free, or saying that the folder is gone.
     """
-    free = shutil.disk_usage(folder).free
+    try:
+        free = shutil.disk_usage(folder).free
+    except FileNotFoundError as error:
+        raise StoreNotWritableError(
+            f"Nothing was stored: the memory folder {folder} was removed while it was open. "
+            "Put it back from a backup and open the memory again; a new one can be opened there "
+            "after this one is closed."
+        ) from error
     if free < least:
         raise StoreNotWritableError(
             f"Nothing was stored in the memory folder {folder}: its disk is nearly full "

@@ -35,6 +35,7 @@ _OTHER_DATABASES = frozenset(
     ]
 )
 _URL = re.compile(r"https?://", re.IGNORECASE)
+_HOST_AND_PORT = re.compile(r"(?:(?:[a-z0-9-]+\.)+[a-z0-9-]+|[a-z0-9-]{2,}):\d{2,5}/?", re.IGNORECASE)
 
 _spaces: dict[Hashable, tuple[Space, int]] = {}
 """The spaces open in this process and how many store objects use each."""
@@ -111,6 +112,12 @@ def open_store(
             raise ConfigurationError(
                 f"storage={text!r} is a URL of an unknown kind. A Qdrant server's begins with "
                 "http:// or https://."
+            )
+        if _HOST_AND_PORT.fullmatch(text):
+            raise ConfigurationError(
+                f"storage={text!r} looks like a host and port. A Qdrant server's URL begins with "
+                f"http:// or https://, as in 'http://{text}'; for a folder of this name pass "
+                f"'./{text}'."
             )
         return _in_folder(Path(text))
     if isinstance(storage, StorageBackend):

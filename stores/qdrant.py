@@ -83,7 +83,9 @@ class QdrantStore(StorageBackend):
     def manifest(self) -> Manifest | None:
         """See `StorageBackend.manifest`."""
         if self._closed:
-            raise MemoryClosedError("This store was closed. Open it again with open_store().")
+            raise MemoryClosedError(
+                "This store was closed. Open it again: Memory(storage=...), or open_store()."
+            )
         self._space.check()
         current = self._space.manifest()
         if current is None or not self._next:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mnemotrace import Flow, Memory, event_bus, reindex
-from mnemotrace.errors import ConfigurationError, SaveError
+from mnemotrace.errors import (
+    ConfigurationError,
+    InvalidInputError,
+    SaveError,
+    StoreError,
+    StoreNotWritableError,
+)
 from mnemotrace.events import MemoryEvent, MemoryQueryStartedEvent
 from mnemotrace.testing import FakeEmbedder
 
@@ -159,3 +168,55 @@ def test_a_slice_lists_its_own_subtrees_at_the_top(memory: Memory) -> None:
     assert view.list_scopes() == ["/t/a", "/t/b"]
     assert view.list_scopes("/t/b") == ["/t/b/c"]
     assert memory.slice(["/t/a", "/empty"]).list_scopes() == ["/t/a"]
+
+
+@pytest.mark.parametrize("query", [None, 5, ["tea"], b"tea"])
+def test_a_query_of_another_type_is_told_apart_from_an_empty_one(query: Any) -> None:
+    with Memory(llm=None, storage=":memory:", embedder=FakeEmbedder()) as memory:
+        with pytest.raises(
+            InvalidInputError, match=f"must be a string, not {type(query).__name__}"
+        ):
+            memory.recall(query)
+        with pytest.raises(InvalidInputError, match="empty"):
+            memory.recall(" ")
+
+
+@pytest.mark.parametrize("storage", ["localhost:6333", "qdrant.example.org:443", "10.0.0.7:6333/"])
+def test_a_host_and_port_are_not_taken_for_a_folder(
+    storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match=f"'http://{storage}'"):
+        Memory(llm=None, storage=storage, embedder=FakeEmbedder())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["notes:2", "C:memory", "a:b:6333", "my notes:6333"])
+def test_other_names_with_a_colon_are_folders(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Memory(llm=None, storage=name, embedder=FakeEmbedder()) as memory:
+        memory.remember("tea", scope="/", categories=["c"], importance=0.5)
+    assert (tmp_path / name).is_dir()
+
+
+@pytest.mark.parametrize("budget", ["x", 1.5, True])
+def test_a_token_budget_must_be_a_whole_number(budget: Any) -> None:
+    with Memory(llm=None, storage=":memory:", embedder=FakeEmbedder()) as memory:
+        memory.remember("tea", scope="/", categories=["c"], importance=0.5)
+        found = memory.recall("tea")
+        with pytest.raises(InvalidInputError, match="budget_tokens"):
+            found.format(budget_tokens=budget)
+        assert found.format(budget_tokens=0) == ""
+
+
+def test_a_folder_removed_while_it_is_open_is_told_before_anything_is_lost(tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    memory = Memory(llm=None, storage=folder, embedder=FakeEmbedder())
+    memory.remember("tea", scope="/", categories=["c"], importance=0.5)
+    shutil.rmtree(folder)
+    with pytest.raises(StoreNotWritableError, match="was removed while it was open"):
+        memory.remember("rice", scope="/", categories=["c"], importance=0.5)
+    with contextlib.suppress(StoreError):
+        memory.close()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, SupportsIndex, overload
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from . import scopes
+from .errors import InvalidInputError
 from .quoting import inert
 
 if TYPE_CHECKING:
@@ -290,7 +291,16 @@ class Recall(list[MemoryMatch]):
 
         Returns:
             The text; ``""`` when nothing was found or nothing fits.
+
+        Raises:
+            InvalidInputError: for a budget that is not a whole number.
         """
+        if budget_tokens is not None and (
+            isinstance(budget_tokens, bool) or not isinstance(budget_tokens, int)
+        ):
+            raise InvalidInputError(
+                f"budget_tokens must be a whole number of tokens or None, not {budget_tokens!r}."
+            )
         lines = [_entry(match.record) for match in self]
         if budget_tokens is None:
             return "\n".join(lines)
