@@ -148,18 +148,23 @@ class Candidates:
         lexical_share = r.semantic_weight * weight
         best = self.best_lexical or 1.0
         rate = 1.0 / scoring.SECONDS_PER_DAY / r.half_life_days
+        cosine, lexical, most = self.cosine, self.lexical, self.most_lexical
+        created, importance, farthest = self.created, self.importance, self.farthest
+        recency_weight, importance_weight = r.recency_weight, r.importance_weight
         scores = []
         for row in rows:
-            near, matched, age = self.cosine[row], self.lexical[row], now - self.created[row]
+            near, matched, age = cosine[row], lexical[row], now - created[row]
             if near is None:
-                near = self.farthest
-            if matched is None:
-                matched = self.most_lexical[row]
-            part = matched / best
+                near = farthest
+            part = (most[row] if matched is None else matched) / best
+            if not -1.0 <= near <= 1.0:
+                near = 1.0 if near > 1.0 else -1.0
+            if not 0.0 <= part <= 1.0:
+                part = float(part > 0.0)
             scores.append(
-                dense_share / (2.0 - (1.0 if near > 1.0 else max(near, -1.0)))
-                + lexical_share * (part if 0.0 <= part <= 1.0 else float(part > 0.0))
-                + r.recency_weight * (exp2(-age * rate) if age > 0.0 else 1.0)
-                + r.importance_weight * self.importance[row]
+                dense_share / (2.0 - near)
+                + lexical_share * part
+                + recency_weight * (exp2(-age * rate) if age > 0.0 else 1.0)
+                + importance_weight * importance[row]
             )
         return scores
