@@ -35,7 +35,9 @@ _OTHER_DATABASES = frozenset(
     ]
 )
 _URL = re.compile(r"https?://", re.IGNORECASE)
-_HOST_AND_PORT = re.compile(r"(?:(?:[a-z0-9-]+\.)+[a-z0-9-]+|[a-z0-9-]{2,}):\d{2,5}/?", re.IGNORECASE)
+_HOST_AND_PORT = re.compile(
+    r"(?:(?:[a-z0-9-]+\.)+[a-z0-9-]+|[a-z0-9-]{2,}):\d{2,5}/?", re.IGNORECASE
+)
 
 _spaces: dict[Hashable, tuple[Space, int]] = {}
 """The spaces open in this process and how many store objects use each."""

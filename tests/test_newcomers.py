@@ -16,7 +16,10 @@ from mnemotrace import Flow, Memory, event_bus, reindex
 from mnemotrace.errors import (
     ConfigurationError,
     InvalidInputError,
+    RecordError,
     SaveError,
+    ScopeError,
+    ScopePermissionError,
     StoreError,
     StoreNotWritableError,
 )
@@ -220,3 +223,29 @@ def test_a_folder_removed_while_it_is_open_is_told_before_anything_is_lost(tmp_p
         memory.remember("rice", scope="/", categories=["c"], importance=0.5)
     with contextlib.suppress(StoreError):
         memory.close()
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind"),
+    [
+        ("  ", RecordError),
+        ({"content": "x", "importance": 7}, RecordError),
+        ({"content": "x", "scope": "/a/../b"}, ScopeError),
+        ({"content": "x", "created_at": "soon"}, InvalidInputError),
+        (5, RecordError),
+    ],
+)
+def test_a_bad_text_of_a_batch_is_named_and_nothing_is_accepted(
+    memory: Memory, bad: Any, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind, match=r"^Item 2 of remember_many: "):
+        memory.remember_many(["tea", "rice", bad, "salt"])
+    assert memory.info("/").record_count == 0
+
+
+def test_a_text_of_a_batch_outside_of_the_view_is_named(memory: Memory) -> None:
+    memory.remember("tea", scope="/a")
+    with pytest.raises(ScopePermissionError, match=r"^Item 1 of remember_many: "):
+        memory.slice(["/a"], read_only=False).remember_many(
+            [{"content": "x", "scope": "/a"}, {"content": "y", "scope": "/b"}]
+        )

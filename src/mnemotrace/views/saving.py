@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mnemotrace.errors import InvalidInputError
+from mnemotrace.errors import InvalidInputError, ScopePermissionError
 from mnemotrace.flows.requests import (
     BATCH,
     SaveRequest,
@@ -175,7 +175,10 @@ class Saving(Handle):
             fields = {**shared, **own}
             if fields["session"] is None:
                 fields["session"] = batch
-            requests.append(self._request(text, place, position=next_position(), **fields))
+            try:
+                requests.append(self._request(text, place, position=next_position(), **fields))
+            except (InvalidInputError, ScopePermissionError) as error:
+                raise type(error)(f"Item {number} of remember_many: {error}") from error
         return await self._core.remember_many(requests)
 
     remember_many = blocking(_remember_many)
