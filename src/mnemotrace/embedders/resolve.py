@@ -10,6 +10,7 @@ from typing import Any
 from mnemotrace.errors import ConfigurationError
 
 from .bundled import BundledEmbedder
+from .e5 import E5Embedder
 from .protocol import Embedder, EmbedderSpec
 from .providers.base import ProviderEmbedder
 from .providers.make import make, remake
@@ -18,7 +19,7 @@ from .providers.table import PROVIDERS
 from .service import CUSTOM, EmbeddingService
 from .wordllama import WordLlamaEmbedder
 
-OFFLINE = {"bundled": BundledEmbedder, "wordllama": WordLlamaEmbedder}
+OFFLINE = {"bundled": BundledEmbedder, "wordllama": WordLlamaEmbedder, "e5": E5Embedder}
 """Providers that need nothing but their name."""
 
 NAMES = (*OFFLINE, *PROVIDERS, CUSTOM)
