@@ -24,6 +24,7 @@ PUBLIC = [
     "SaveReceipt",
     "ScopeInfo",
     "event_bus",
+    "progress",
     "reindex",
 ]
 

@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "discovery",
             "saving",
             "twins",
+            "live",
             "reach",
             "views",
             "reindexing",
@@ -50,7 +51,8 @@ STRANGERS = {
 # Imports made inside a function, on first use, against the direction. Each needs a reason.
 ON_FIRST_USE = {
     ("mnemotrace.records", "tokens"),  # Recall.format(budget_tokens=...)
-    ("mnemotrace.records", "trace_views"),  # Recall shown in a notebook
+    ("mnemotrace.records", "trace_views"),  # a result shown in a notebook
+    ("mnemotrace.trace_views.path", "flows"),  # a drawing shows the steps of the real workflow
     ("mnemotrace.flows.flow", "memory"),  # MemoryMixin opens a default Memory when none is given
 }
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .receipts import SaveReceipt
     from .records import MemoryMatch, MemoryRecord, Recall, ScopeInfo
     from .reindexing import reindex
+    from .trace_views import progress
     from .views import MemoryScope, MemorySlice
 
 __version__ = "0.1.0"
@@ -35,6 +36,7 @@ _HOMES = {
     "SaveReceipt": "mnemotrace.receipts",
     "ScopeInfo": "mnemotrace.records",
     "event_bus": "mnemotrace.events",
+    "progress": "mnemotrace.trace_views",
     "reindex": "mnemotrace.reindexing",
 }
 
@@ -52,6 +54,7 @@ __all__ = [
     "SaveReceipt",
     "ScopeInfo",
     "event_bus",
+    "progress",
     "reindex",
 ]
 

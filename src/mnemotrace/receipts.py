@@ -8,9 +8,16 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from .errors import SaveError
 from .records import MemoryRecord
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+MAX_TRACES = 10
+"""Traces that a receipt keeps, the latest; a batch has one for each thousand texts and attempt."""
 
 
 class SaveStatus(StrEnum):
@@ -48,6 +55,7 @@ class SaveReceipt:
         self._status = SaveStatus.PENDING
         self._records: list[MemoryRecord] = []
         self._errors: list[Exception] = []
+        self._traces: list[Trace] = []
         self._parked = False
 
     @property
@@ -94,6 +102,22 @@ class SaveReceipt:
         """What each failed attempt failed with, oldest first; kept when a later one succeeds."""
         with self._lock:
             return list(self._errors)
+
+    @property
+    def traces(self) -> list[Trace]:
+        """The step-by-step records of the runs that encoded this batch, oldest first.
+
+        There is one for each thousand texts, and for each failed attempt; the latest ten are kept.
+        ``[]`` before the first run began, and when tracing is off.
+        """
+        with self._lock:
+            return list(self._traces)
+
+    @property
+    def trace(self) -> Trace | None:
+        """The latest of `traces`; None when there is none."""
+        with self._lock:
+            return self._traces[-1] if self._traces else None
 
     def wait(
         self, timeout: float | None = None, *, through_retries: bool = False
@@ -150,12 +174,23 @@ class SaveReceipt:
     def __len__(self) -> int:
         return self.accepted
 
+    def _repr_html_(self) -> str:
+        from .trace_views import receipt_html
+
+        return receipt_html(self)
+
     def __repr__(self) -> str:
         with self._lock:
             what = f"{self.accepted} text{'' if self.accepted == 1 else 's'}"
             return f"<SaveReceipt {self._id}: {what} accepted, {self._progress()}>"
 
     # The encoding worker reports with these.
+
+    def ran(self, trace: Trace | None) -> None:
+        """Keep the trace of a run that encoded texts of this batch, a failed one too."""
+        if trace is not None:
+            with self._lock:
+                self._traces = [*self._traces[1 - MAX_TRACES :], trace]
 
     def progress(self, records: Iterable[MemoryRecord]) -> None:
         """Add records that are already in the store while the rest is still being encoded."""

@@ -91,6 +91,8 @@ class MemoryRecord(BaseModel):
     """
 
     model_config = ConfigDict(validate_assignment=True, extra="forbid")
+    # A slot, not a field: it is no part of the memory, so it is not dumped, copied or compared.
+    __slots__ = ("_trace",)
 
     id: str = Field(default_factory=lambda: str(uuid.uuid4()))
     content: str
@@ -129,6 +131,24 @@ class MemoryRecord(BaseModel):
     """The batch or session this was remembered in."""
     position: int | None = None
     """The place within the session, from 0."""
+
+    @property
+    def trace(self) -> Trace | None:
+        """The step-by-step record of the run that saved it, on the record `remember` returned.
+
+        None on every other record, on copies, and when tracing is off. It is no part of the
+        memory: it is never stored, dumped or compared.
+        """
+        return getattr(self, "_trace", None)
+
+    def keep_trace(self, trace: Trace | None) -> None:
+        """Let this very object know the run that saved it; for mnemotrace's own use."""
+        object.__setattr__(self, "_trace", trace)
+
+    def _repr_html_(self) -> str:
+        from .trace_views import record_html
+
+        return record_html(self)
 
     @property
     def is_current(self) -> bool:
@@ -349,6 +369,11 @@ class Extraction(list[str]):
         self.echoes = list(echoes)
         self.failures = list(failures)
 
+    def _repr_html_(self) -> str:
+        from .trace_views import extraction_html
+
+        return extraction_html(self)
+
 
 class Forgotten(int):
     """How many records a `forget` or `reset` removed; an int that also says which.
@@ -400,3 +425,8 @@ class Reanalyzed(int):
         self.failed = dict(failed or {})
         self.trace = trace
         return self
+
+    def _repr_html_(self) -> str:
+        from .trace_views import reanalyzed_html
+
+        return reanalyzed_html(self)

@@ -23,6 +23,7 @@ from .receipts import SaveReceipt
 from .records import MemoryRecord, utc_now
 from .stores.backend import StorageBackend
 from .stores.outbox import Outbox, PendingSave
+from .trace import catching
 
 log = logging.getLogger("mnemotrace")
 
@@ -147,10 +148,17 @@ class SaveQueue:
                 SaveRequest.restore(save.content, save.record_id, save.position, save.options)
                 for save in saves[start : start + CHUNK]
             ]
-            try:
-                records = await self._encoder(job)(requests)
-            except Exception as error:  # noqa: BLE001  whatever it is, the receipt carries it
-                await self._failed(job, error)
+            with catching() as caught:
+                try:
+                    records = await self._encoder(job)(requests)
+                except Exception as error:  # noqa: BLE001  whatever it is, the receipt carries it
+                    failure: Exception | None = error
+                else:
+                    failure = None
+            if job.receipt is not None:
+                job.receipt.ran(caught.trace)
+            if failure is not None:
+                await self._failed(job, failure)
                 return
             ids = [request.record_id for request in requests]
             await self._runtime.in_thread(self.outbox.done, job.batch_id, ids)

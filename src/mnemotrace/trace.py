@@ -5,9 +5,10 @@ A run opens a `Trace` with `start_trace`; code below it opens spans with `span` 
 `asyncio.gather`, tasks and worker threads that copy the context. Without an open trace every call
 here does nothing.
 
-The same record has several views: a terminal tree (`Trace.render`), nested HTML
-(`mnemotrace.trace_views`) and JSON (`Trace.to_json`). Who wants to see spans while the run goes on
-registers a `Watcher`.
+The same record has several views (`mnemotrace.trace_views`): a terminal tree (`Trace.render`),
+HTML in a notebook, a drawing of the workflow (`Trace.draw`) and JSON (`Trace.to_json`). Who wants
+to see spans while the run goes on registers a `Watcher`; `catching` keeps the trace of a run that
+somebody else begins.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, get_args
 from .errors import ConfigurationError, InvalidInputError
 
 if TYPE_CHECKING:
-    from rich.tree import Tree
+    from .trace_views import TraceTree
 
 logger = logging.getLogger(__name__)
 
@@ -278,15 +279,44 @@ class Trace:
         trace.closed = True
         return trace
 
-    def render(self, width: int | None = None) -> str:
+    @staticmethod
+    def json_schema() -> dict[str, Any]:
+        """Return the JSON Schema (draft 2020-12) of what `to_json` returns, for every kind of run."""
+        from .trace_views import trace_schema
+
+        return trace_schema()
+
+    def render(self, width: int | None = None, *, ascii_only: bool | None = None) -> str:
         """Return the trace as a tree in plain text, without colour or a trailing newline.
 
+        The totals and the route come first, then a line for each span with its time and a bar.
+
         Args:
-            width: columns to wrap at; None for the terminal's, or 120 where there is none.
+            width: columns to wrap at, 20 at least; None for the terminal's, or 120 where there is
+                none.
+            ascii_only: use no other characters than ASCII; None for where the standard output
+                cannot show others.
         """
         from .trace_views import trace_text
 
-        return trace_text(self, width)
+        return trace_text(self, width, ascii_only)
+
+    def draw(self, form: Literal["svg", "mermaid"] = "svg") -> str:
+        """Return a drawing of the workflow: every step there is, the path taken, visits and times.
+
+        For recall, saving and extraction the steps and their transitions are those of the workflow
+        class; for other runs, those that the trace has.
+
+        Args:
+            form: ``svg`` for a picture that stands alone (a notebook shows it), or ``mermaid`` for
+                the text of a Mermaid flowchart.
+
+        Raises:
+            InvalidInputError: for another form.
+        """
+        from .trace_views import draw
+
+        return draw(self, form)
 
     def __str__(self) -> str:
         return self.render()
@@ -294,7 +324,7 @@ class Trace:
     def __repr__(self) -> str:
         return f"<Trace {self.kind} {self.duration_ms:.1f} ms, {len(self.spans)} spans>"
 
-    def __rich__(self) -> Tree:
+    def __rich__(self) -> TraceTree:
         from .trace_views import trace_tree
 
         return trace_tree(self)
@@ -341,6 +371,35 @@ def watching(watcher: Watcher) -> Iterator[None]:
     finally:
         _here.set(outside)
         _broken.discard(id(watcher))
+
+
+class Caught:
+    """The trace of the first run that began in a `catching` block.
+
+    Attributes:
+        trace: None before a run began, and when its tracing is off.
+    """
+
+    __slots__ = ("trace",)
+
+    def __init__(self) -> None:
+        self.trace: Trace | None = None
+
+    def span_started(self, trace: Trace, span: Span) -> None:
+        """Keep the trace of the first run."""
+        if self.trace is None:
+            self.trace = trace
+
+    def span_ended(self, trace: Trace, span: Span) -> None:
+        """Nothing is to be done."""
+
+
+@contextmanager
+def catching() -> Iterator[Caught]:
+    """Get hold of the trace of the run that begins in this block, also when the run fails."""
+    caught = Caught()
+    with watching(caught):
+        yield caught
 
 
 def current_trace() -> Trace | None:
@@ -397,6 +456,7 @@ def start_trace(kind: str, /, *, level: Level = "on", **attrs: Any) -> Iterator[
         trace.closed = True
         if trace._watchers:
             trace._announce("span_ended", trace.root)
+            trace._watchers = ()  # a kept trace keeps nobody else alive
 
 
 class span:

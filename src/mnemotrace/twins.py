@@ -46,43 +46,46 @@ def blocking(
         shortcut: says for a call whether it can do without the loop, and how.
     """
     name = method.__name__.removeprefix("_")
-    known = _keywords(method)
+    known = keywords_of(method)
 
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not kwargs.keys() <= known:
-            raise _unknown(name, kwargs.keys() - known, known)
+            raise unknown_argument(name, kwargs.keys() - known, known)
         run = shortcut(self, *args, **kwargs) if shortcut is not None else None
         result: T = (run or self._runtime.run)(method(self, *args, **kwargs))
         return result
 
-    return _named(call, name, method)
+    return named(call, name, method)
 
 
 def awaitable(method: Method[S, P, T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """Return the method to be awaited, from any event loop."""
     name = "a" + method.__name__.removeprefix("_")
-    known = _keywords(method)
+    known = keywords_of(method)
 
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not kwargs.keys() <= known:
-            raise _unknown(name, kwargs.keys() - known, known)
+            raise unknown_argument(name, kwargs.keys() - known, known)
         return await self._runtime.arun(method(self, *args, **kwargs))
 
-    return _named(call, name, method)
+    return named(call, name, method)
 
 
-def _keywords(method: Callable[..., Any]) -> frozenset[str]:
+def keywords_of(method: Callable[..., Any]) -> frozenset[str]:
+    """Return the names of a method's arguments, without ``self``."""
     return frozenset(inspect.signature(method).parameters) - {"self"}
 
 
-def _unknown(name: str, unknown: set[str], known: frozenset[str]) -> TypeError:
+def unknown_argument(name: str, unknown: set[str], known: frozenset[str]) -> TypeError:
+    """Return the error that says which argument there is instead of an unknown one."""
     word = min(unknown)
     near = difflib.get_close_matches(word, known, 1)
     hint = f" Did you mean {near[0]!r}?" if near else f" It takes: {', '.join(sorted(known))}."
     return TypeError(f"{name}() has no argument {word!r}.{hint}")
 
 
-def _named(call: C, name: str, method: Callable[..., Any]) -> C:
+def named(call: C, name: str, method: Callable[..., Any]) -> C:
+    """Return a public method under its name, with the signature and docstring of its coroutine."""
     functools.update_wrapper(call, method)
     call.__name__ = name
     call.__qualname__ = method.__qualname__.replace(method.__name__, name)

@@ -12,6 +12,8 @@ from mnemotrace.flows.requests import (
     checked_time,
     time_zone_of,
 )
+from mnemotrace.live import astreaming, streaming
+from mnemotrace.live import astreaming, streaming
 from mnemotrace.records import Recall
 from mnemotrace.twins import awaitable, blocking
 
@@ -19,7 +21,7 @@ from .base import Depth, Handle, Time
 
 
 class Recalling(Handle):
-    """The method that answers a query."""
+    """The methods that answer a query."""
 
     async def _recall(
         self,
@@ -114,3 +116,9 @@ class Recalling(Handle):
 
     recall = blocking(_recall, shortcut=_straight)
     arecall = awaitable(_recall)
+
+    recall_stream = streaming(_recall)
+    arecall_stream = astreaming(_recall)
+
+    recall_stream = streaming(_recall)
+    arecall_stream = astreaming(_recall)

@@ -16,6 +16,7 @@ from mnemotrace.flows.requests import (
     save_request,
 )
 from mnemotrace.records import Extraction, MemoryRecord
+from mnemotrace.trace import catching
 from mnemotrace.twins import awaitable, blocking
 
 from .base import Handle, Time
@@ -80,7 +81,8 @@ class Saving(Handle):
                 they were saved.
 
         Returns:
-            The record the text became, or the one it was merged into.
+            The record the text became, or the one it was merged into. Its `trace` tells how it was
+            saved.
 
         Raises:
             RecordError: blank content, importance outside 0..1, metadata that cannot be stored,
@@ -89,23 +91,25 @@ class Saving(Handle):
             EmbedderError, StoreError: nothing was stored.
             TimeoutError: it took longer than `encode_timeout`.
         """
-        return await self._core.remember(
-            self._request(
-                content,
-                scope,
-                categories=categories,
-                metadata=metadata,
-                importance=importance,
-                source=source,
-                private=private,
-                created_at=created_at,
-                valid_from=valid_from,
-                expires_at=expires_at,
-                pinned=pinned,
-                record_id=record_id,
-                session=session,
-            )
+        request = self._request(
+            content,
+            scope,
+            categories=categories,
+            metadata=metadata,
+            importance=importance,
+            source=source,
+            private=private,
+            created_at=created_at,
+            valid_from=valid_from,
+            expires_at=expires_at,
+            pinned=pinned,
+            record_id=record_id,
+            session=session,
         )
+        with catching() as caught:
+            record = await self._core.remember(request)
+        record.keep_trace(caught.trace)
+        return record
 
     remember = blocking(_remember)
     aremember = awaitable(_remember)
