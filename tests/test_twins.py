@@ -38,6 +38,9 @@ METHODS = (
 OWNER_METHODS = ("close", "compact", "reindex")
 """What only the memory itself can do: it concerns the whole store."""
 
+STREAMS = ("recall_stream", "arecall_stream")
+"""Iterators, not coroutines; tests/test_live.py has their tests."""
+
 VIEWS = (Memory, MemoryScope, MemorySlice)
 
 
@@ -51,7 +54,7 @@ def public_methods(kind: type) -> set[str]:
 
 @pytest.mark.parametrize("kind", VIEWS)
 def test_every_view_has_every_method_and_its_twin(kind: type) -> None:
-    names = {*METHODS, *(f"a{name}" for name in METHODS), "scope", "slice"}
+    names = {*METHODS, *(f"a{name}" for name in METHODS), *STREAMS, "scope", "slice"}
     if kind is Memory:
         names |= {*OWNER_METHODS, *(f"a{name}" for name in OWNER_METHODS)}
     if kind is MemoryScope:

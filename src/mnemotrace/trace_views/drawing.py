@@ -90,12 +90,12 @@ def _svg(trace: Trace, path: Path, *, inline: bool) -> str:
     taken = " → ".join(label_of(item.name) for item in steps_of(trace)[:60])
     about = f"{title}. Path taken: {taken or 'none'}."
     color = "" if inline else ' color="#1f2328"'
-    parts = [
+    opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img" aria-label="{_xml(about)}" '
         f'font-family="system-ui,sans-serif" font-size="11" fill="currentColor"{color}>'
-        f"<title>{_xml(title)}</title>"
-    ]
+    )
+    parts = [opening, f"<title>{_xml(title)}</title>"]
     if not inline:
         parts.append(f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>')
     parts.append(_text(title, _MARGIN, 24, size=13, weight=600))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextvars
 import html
-import logging
 import os
 import sys
 import threading
@@ -25,8 +24,6 @@ from .values import duration_text, name_of, plural, short
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-logger = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 0.12
 MAX_RUNS = 5
@@ -155,7 +152,9 @@ def progress(file: TextIO | None = None) -> Iterator[None]:
 
 def _can_redraw(file: TextIO) -> bool:
     try:
-        return file.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+        return (
+            not file.closed and file.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+        )
     except (AttributeError, ValueError):  # replaced by something less, or closed
         return False
 
@@ -169,8 +168,7 @@ def _in_terminal(board: Board, file: TextIO) -> Iterator[None]:
     console = Console(file=file, highlight=False, markup=False, emoji=False)
 
     def shown() -> Text:
-        text = Text("\n".join(board.lines()), no_wrap=True, overflow="ellipsis")
-        return text
+        return Text("\n".join(board.lines()), no_wrap=True, overflow="ellipsis")
 
     # Text that the program prints meanwhile goes above the display, unless it goes elsewhere.
     together = sys.stdout.isatty() and file is sys.stderr
@@ -203,9 +201,7 @@ def _notebook() -> Any:
 
 @contextmanager
 def _in_notebook(board: Board, display: Any) -> Iterator[None]:
-    from IPython.display import HTML
-
-    handle = display(HTML(_as_html([])), display_id=True)
+    handle = display(_as_html([]), raw=True, display_id=True)
     stop = threading.Event()
 
     def show() -> None:
@@ -213,7 +209,7 @@ def _in_notebook(board: Board, display: Any) -> Iterator[None]:
         while not stop.wait(REFRESH_SECONDS):
             if board.changes != seen or not board.idle:
                 seen = board.changes
-                handle.update(HTML(_as_html(board.lines())))
+                handle.update(_as_html(board.lines()), raw=True)
 
     context = contextvars.copy_context()  # the kernel finds the cell by it
     thread = threading.Thread(target=context.run, args=(show,), name="mnemotrace-progress")
@@ -225,12 +221,14 @@ def _in_notebook(board: Board, display: Any) -> Iterator[None]:
         stop.set()
         thread.join()
         line = board.summary()
-        handle.update(HTML(_as_html([line] if line else [])))
+        handle.update(_as_html([line] if line else []), raw=True)
 
 
-def _as_html(lines: list[str]) -> str:
-    text = html.escape("\n".join(lines))
-    return (
+def _as_html(lines: list[str]) -> dict[str, str]:
+    """Return lines as a notebook's output: HTML, and plain text for what shows no HTML."""
+    text = "\n".join(lines)
+    page = (
         '<pre class="mnemotrace-progress" role="status" aria-label="Progress of the memory" '
-        f'style="margin:0;white-space:pre-wrap;opacity:.8">{text}</pre>'
+        f'style="margin:0;white-space:pre-wrap;opacity:.8">{html.escape(text)}</pre>'
     )
+    return {"text/html": page, "text/plain": text}

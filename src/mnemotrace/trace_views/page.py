@@ -143,12 +143,12 @@ def trace_body(trace: Trace) -> str:
 def _waterfall(trace: Trace) -> str:
     total = end_of(trace)
     below = trace.children()
-    parts = [
+    axis = (
         '<div class="mnt-row mnt-dim" aria-hidden="true"><span></span>'
         '<span style="display:flex;justify-content:space-between"><span>0</span>'
-        f'<span>{duration_text(total / 1e6)}</span></span><span class="mnt-time">took</span></div>',
-        '<ol class="mnt-top" aria-label="Steps and what ran in them">',
-    ]
+        f'<span>{duration_text(total / 1e6)}</span></span><span class="mnt-time">took</span></div>'
+    )
+    parts = [axis, '<ol class="mnt-top" aria-label="Steps and what ran in them">']
     pending: list[Span | Rest | str]
     pending = ["</ol>", *reversed(shown_of(below.get(0, [])))]
     depths = {0: 0}
@@ -233,7 +233,5 @@ def _legend(trace: Trace) -> str:
         if kind in used
     ]
     if any(item.status == "error" for item in trace.spans):
-        swatches.append(
-            f'<span class="mnt-swatch" style="background:{FAILED_COLOR}"></span>failed'
-        )
+        swatches.append(f'<span class="mnt-swatch" style="background:{FAILED_COLOR}"></span>failed')
     return f'<p class="mnt-dim">{"".join(swatches)}</p>' if swatches else ""

@@ -24,10 +24,9 @@ _SHARES = (KIND_COLORS["step"], KIND_COLORS["search"], KIND_COLORS["embed"])
 def recall_html(recall: Recall) -> str:
     """Return a recall as HTML: its matches with their scores, what is missing, and the trace."""
     noun = "memory" if len(recall) == 1 else "memories"
-    parts = [
-        f"<p><b>{len(recall)} {noun}</b> for {said(format_value(recall.query, 500))} "
-        f'<span class="mnt-dim">confidence {recall.confidence:.2f}</span></p>'
-    ]
+    asked = said(format_value(recall.query, 500))
+    sure = f'<span class="mnt-dim">confidence {recall.confidence:.2f}</span>'
+    parts = [f"<p><b>{len(recall)} {noun}</b> for {asked} {sure}</p>"]
     if recall.errors:
         parts.append('<div><span class="mnt-bad">Part of the search failed:</span>')
         parts.append(f"{listed(recall.errors)}</div>")
@@ -97,7 +96,9 @@ def extraction_html(extraction: Extraction) -> str:
     parts = [f"<p><b>{plural(len(extraction), 'statement')}</b></p>"]
     parts.append(_numbered(extraction))
     if extraction.echoes:
-        parts.append(f"<div>Left out, as it is remembered already:{listed(extraction.echoes)}</div>")
+        parts.append(
+            f"<div>Left out, as it is remembered already:{listed(extraction.echoes)}</div>"
+        )
     if extraction.failures:
         parts.append(f'<div class="mnt-bad">Kept as it was:{listed(extraction.failures)}</div>')
     parts.append(_how("How it was extracted", extraction.trace))

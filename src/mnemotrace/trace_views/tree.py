@@ -82,7 +82,7 @@ class TraceTree:
         ascii_only = options.ascii_only or console.is_dumb_terminal
         new_line = Segment.line()
         for line in self.lines(options.max_width, ascii_only=ascii_only):
-            for text, style in line:
+            for text, style in _joined(line):
                 yield Segment(text, console.get_style(style) if style else None)
             yield new_line
 
@@ -109,7 +109,11 @@ class TraceTree:
             words = _rest_words(item) if isinstance(item, Rest) else _words(item, signs, not bar)
             first = True
             for line in wrapped(words, label_room):
-                yield [*gutter.line(item if first else None), (own if first else after, "dim"), *line]
+                yield [
+                    *gutter.line(item if first else None),
+                    (own if first else after, "dim"),
+                    *line,
+                ]
                 first = False
             if not isinstance(item, Rest):
                 for text in _content(item, signs):
@@ -258,6 +262,17 @@ def wrapped(words: Iterable[Line], width: int, hanging: int = 0) -> Iterator[Lin
             used += _cells(text)
     if line:
         yield line
+
+
+def _joined(line: Line) -> Line:
+    """Return a line in fewer pieces: those of one style together, spaces with what is before."""
+    joined: Line = []
+    for text, style in line:
+        if joined and (style == joined[-1][1] or (text == " " and style == "")):
+            joined[-1] = (joined[-1][0] + text, joined[-1][1])
+        else:
+            joined.append((text, style))
+    return joined
 
 
 def _cells(text: str) -> int:

@@ -79,8 +79,12 @@ def _items(shown: list[str], whole: Sized) -> str:
 
 
 def duration_text(milliseconds: float) -> str:
-    """Return a duration for people: ``6.1 ms``, from ten seconds on ``12.3 s``."""
-    return f"{milliseconds:.1f} ms" if milliseconds < 10_000 else f"{milliseconds / 1000:.1f} s"
+    """Return a duration for people, of 9 characters at most: ``6.1 ms``, ``12.3 s``, ``2.8 h``."""
+    if milliseconds < 10_000:
+        return f"{milliseconds:.1f} ms" if milliseconds > -1000 else "before"
+    if milliseconds < 10_000_000:
+        return f"{milliseconds / 1000:.1f} s"
+    return f"{milliseconds / 3_600_000:.2g} h"
 
 
 def unfinished(item: Span) -> bool:

@@ -1,0 +1,43 @@
+"""Memories that the tests of the views run on; making a store takes half a second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mnemotrace import Memory
+from mnemotrace.testing import FakeEmbedder, ScriptedLLM
+
+ANSWERS: dict[str, Any] = {
+    "save_analysis": {"scope": "/studio", "categories": ["kiln"], "importance": 0.7},
+    "consolidation": {"actions": [], "insert_new": True},
+    "query_analysis": {"keywords": ["kiln"], "sub_queries": ["the kiln"], "scopes": ["/studio"]},
+    "exploration": {"gaps": ["the glaze"], "sub_queries": ["the glaze"], "scopes": []},
+    "extraction": {"memories": ["The kiln is on."]},
+}
+
+
+@pytest.fixture(scope="session")
+def asking() -> Iterator[Memory]:
+    """A memory whose model answers everything, and which is never sure of what it found."""
+    with Memory(
+        storage=":memory:",
+        llm=ScriptedLLM(ANSWERS),
+        embedder=FakeEmbedder(),
+        confidence_threshold_low=1.0,
+        confidence_threshold_high=1.0,
+        complex_query_threshold=1.0,
+        consolidation_threshold=0.0,
+    ) as memory:
+        memory.remember("The kiln fires at 1200 degrees.")
+        yield memory
+
+
+@pytest.fixture(scope="session")
+def plain() -> Iterator[Memory]:
+    """A memory without a model."""
+    with Memory(storage=":memory:", llm=None, embedder=FakeEmbedder()) as memory:
+        memory.remember("The kiln fires at 1200 degrees.", scope="/studio")
+        yield memory
