@@ -115,12 +115,11 @@ def test_every_span_starts_and_ends_and_the_result_comes_last(plain: Memory, twi
 def test_updates_come_while_the_recall_runs(gated: Memory, gate: Gate, twin: str) -> None:
     async def run() -> list[str]:
         seen = []
-        if twin == "sync":
-            stream = gated.recall_stream(LONG)
-            step = lambda: asyncio.to_thread(next, stream)
-        else:
-            astream = gated.arecall_stream(LONG)
-            step = astream.__anext__
+        stream, astream = gated.recall_stream(LONG), gated.arecall_stream(LONG)
+
+        async def step() -> RecallUpdate:
+            return await (asyncio.to_thread(next, stream) if twin == "sync" else anext(astream))
+
         while (update := await step()).name != "llm.query_analysis":
             seen.append(update.name)
             assert not gate.open.is_set()

@@ -13,7 +13,6 @@ from mnemotrace.flows.requests import (
     time_zone_of,
 )
 from mnemotrace.live import astreaming, streaming
-from mnemotrace.live import astreaming, streaming
 from mnemotrace.records import Recall
 from mnemotrace.twins import awaitable, blocking
 
@@ -116,9 +115,6 @@ class Recalling(Handle):
 
     recall = blocking(_recall, shortcut=_straight)
     arecall = awaitable(_recall)
-
-    recall_stream = streaming(_recall)
-    arecall_stream = astreaming(_recall)
 
     recall_stream = streaming(_recall)
     arecall_stream = astreaming(_recall)
