@@ -23,10 +23,11 @@ DOCUMENTS = [
     ROOT / "docs" / "architecture.md",
     ROOT / "docs" / "configuration.md",
     ROOT / "docs" / "embedders.md",
+    ROOT / "docs" / "tracing.md",
 ]
 
 _FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
-_TREE = re.compile(r"[│├└─\s]+")
+_TREE = re.compile(r"[│├└─━╸\s]+")
 
 
 @dataclass(frozen=True)

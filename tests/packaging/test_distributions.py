@@ -27,7 +27,10 @@ def test_the_wheel_holds_exactly_the_package_and_its_metadata(built: Built) -> N
 
 def test_flows_and_stores_are_inside_the_package_and_typed(built: Built) -> None:
     names = wheel_contents(built.wheel_from_tree)
-    for name in ("flows/recall.py", "stores/backend.py", "py.typed", "demo/transcript.md"):
+    for name in (
+        *("flows/recall.py", "stores/backend.py", "py.typed", "demo/transcript.md"),
+        "trace_views/trace.schema.json",
+    ):
         assert f"mnemotrace/{name}" in names
 
 

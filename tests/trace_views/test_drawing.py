@@ -198,7 +198,7 @@ def test_a_trace_of_a_release_with_other_steps_is_drawn_from_its_own() -> None:
 
 
 def test_a_run_without_steps_and_one_with_very_many_are_drawn() -> None:
-    assert texts(svg(Trace("empty").draw()))[1:] == ["start", "end"]
+    assert texts(svg(Trace("empty").draw()))[2:] == ["start", "end"]
     trace = long_trace(1000)
     root = svg(trace.draw())
     assert "40 more steps" in texts(root)

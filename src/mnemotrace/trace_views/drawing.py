@@ -17,8 +17,8 @@ from .values import duration_text, plural, short
 TAKEN = "#4a86d8"
 FAILED = "#d9534f"
 _WIDTH, _HEIGHT, _PILL = 190, 42, 26
-_PITCH, _TOP, _MARGIN, _GAP = 74, 54, 16, 24
-_LETTER = 6.3
+_PITCH, _TOP, _MARGIN, _GAP = 74, 70, 16, 24
+_LETTER = 7.1
 """Pixels that a narrow letter of the labels takes at most; wide ones take twice that."""
 _MAX_LABEL = 40
 
@@ -84,11 +84,12 @@ def _svg(trace: Trace, path: Path, *, inline: bool) -> str:
     width_left = _MARGIN + _lanes(left) * pitch
     placed, row_width = _place(path, width_left)
     width = width_left + row_width + _MARGIN + _lanes(right) * pitch
-    title = _title(trace, path)
-    width = max(width, _columns(title) * 7 + 2 * _MARGIN)
+    title, totals = _title(trace, path), " · ".join(totals_of(trace))
+    longest = max(_columns(title) * 8, _columns(totals) * _LETTER)
+    width = max(width, longest + 2 * _MARGIN)
     height = placed[END].bottom + _MARGIN + (18 if path.left_out else 0)
     taken = " → ".join(label_of(item.name) for item in steps_of(trace)[:60])
-    about = f"{title}. Path taken: {taken or 'none'}."
+    about = f"{title}, {totals}. Path taken: {taken or 'none'}."
     color = "" if inline else ' color="#1f2328"'
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
@@ -99,6 +100,7 @@ def _svg(trace: Trace, path: Path, *, inline: bool) -> str:
     if not inline:
         parts.append(f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>')
     parts.append(_text(title, _MARGIN, 24, size=13, weight=600))
+    parts.append(_text(totals, _MARGIN, 41))
     # What was not taken lies below what was.
     for wanted in (False, True):
         parts += [_straight(edge, placed) for edge in straight if bool(edge.times) is wanted]
@@ -119,8 +121,7 @@ def _svg(trace: Trace, path: Path, *, inline: bool) -> str:
 
 def _title(trace: Trace, path: Path) -> str:
     kind = short(trace.kind, _MAX_LABEL)
-    name = f"{path.flow}: {kind}" if path.flow else kind
-    return " · ".join([name, *totals_of(trace)])
+    return f"{path.flow}: {kind}" if path.flow else kind
 
 
 def _sorted_edges(path: Path) -> tuple[list[Edge], list[_Lane], list[_Lane]]:
@@ -339,7 +340,8 @@ def _xml(text: str) -> str:
 
 def _mermaid(trace: Trace, path: Path) -> str:
     ids = {name: f"s{number}" for number, name in enumerate(path.nodes)}
-    lines = [f"%% {_plain(_title(trace, path))}", "flowchart TD"]
+    about = " · ".join([_title(trace, path), *totals_of(trace)])
+    lines = [f"%% {_plain(about)}", "flowchart TD"]
     for name, node in path.nodes.items():
         if name in (START, END):
             lines.append(f'  {ids[name]}(["{name}"])')

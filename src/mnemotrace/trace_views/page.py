@@ -62,7 +62,7 @@ border-top:1px solid rgba(128,128,128,.18);padding:1px 0}
 .mnt-bar{position:absolute;top:.4em;height:.7em;min-width:2px;border-radius:2px}
 .mnt-time{text-align:right;font-variant-numeric:tabular-nums}
 .mnt-dim,.mnt-key{opacity:.72}
-.mnt-fact{margin-left:.7em;font-size:12px}
+.mnt-fact{margin-left:.7em;font-size:12px;display:inline-block;text-indent:0}
 .mnt-bad{color:#d9534f;font-weight:600}
 .mnt-text{white-space:pre-wrap;overflow-wrap:anywhere;max-width:70em}
 .mnt-route{margin:.1em 0 .3em}

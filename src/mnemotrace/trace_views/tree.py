@@ -27,6 +27,7 @@ from .values import (
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.style import Style
 
 DEFAULT_WIDTH = 120
 MIN_WIDTH = 20
@@ -81,9 +82,12 @@ class TraceTree:
 
         ascii_only = options.ascii_only or console.is_dumb_terminal
         new_line = Segment.line()
+        styles: dict[str, Style | None] = {"": None}
         for line in self.lines(options.max_width, ascii_only=ascii_only):
             for text, style in _joined(line):
-                yield Segment(text, console.get_style(style) if style else None)
+                if style not in styles:
+                    styles[style] = console.get_style(style)
+                yield Segment(text, styles[style])
             yield new_line
 
     def lines(self, width: int, *, ascii_only: bool = False) -> Iterator[Line]:
