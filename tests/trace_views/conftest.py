@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,3 +42,12 @@ def plain() -> Iterator[Memory]:
     with Memory(storage=":memory:", llm=None, embedder=FakeEmbedder()) as memory:
         memory.remember("The kiln fires at 1200 degrees.", scope="/studio")
         yield memory
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder whose store stays open, so that opening one more memory on it costs little."""
+    path = tmp_path_factory.mktemp("place")
+    with Memory(storage=path, llm=None, embedder=FakeEmbedder()) as memory:
+        memory.remember("the first text makes the store")
+        yield path

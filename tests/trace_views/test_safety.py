@@ -7,6 +7,7 @@ import json
 import re
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -216,25 +217,31 @@ def canary_script(request: Any) -> Any:
     return answers[request.purpose]
 
 
-def canary_traces(llm: Any, level: str) -> list[Trace | None]:
-    unsure = {"confidence_threshold_low": 1.0, "confidence_threshold_high": 1.0}
-    with Memory(
-        storage=":memory:", llm=llm, embedder=FakeEmbedder(), trace=level,
-        consolidation_threshold=0.0, **unsure,  # type: ignore[arg-type]
-    ) as memory:  # fmt: skip
-        found = [memory.remember(f"The {CANARY} sings.").trace]
+def canary_traces(place: Path, llm: Any, level: str) -> list[Trace]:
+    options: dict[str, Any] = {
+        "confidence_threshold_low": 1.0,
+        "confidence_threshold_high": 1.0,
+        "consolidation_threshold": 0.0,
+    }
+    with Memory(storage=place, llm=llm, embedder=FakeEmbedder(), trace=level, **options) as memory:
         receipt = memory.remember_many([f"{CANARY} one.", f"{CANARY} two.", f"{CANARY} one."])
         receipt.wait()
-        found.append(receipt.trace)
-        found.append(memory.recall(f"Where is {CANARY}?").trace)
-        found.append(memory.recall(f"Where is {CANARY}? " * 20).trace)
-        found.append(memory.recall(f"Where is {CANARY}?", depth="shallow").trace)
-        found.append(memory.extract_memories(f"{CANARY} sings. " * 30).trace)
-        found.append(memory.reanalyze().trace)
+        found = [
+            memory.remember(f"The {CANARY} sings.").trace,
+            receipt.trace,
+            memory.recall(f"Where is {CANARY}?").trace,
+            memory.recall(f"Where is {CANARY}? " * 20).trace,
+            memory.recall(f"Where is {CANARY}?", depth="shallow").trace,
+            memory.extract_memories(f"{CANARY} sings. " * 30).trace,
+            memory.reanalyze().trace,
+            memory.remember(f"{CANARY} differs.", record_id="taken").trace,
+        ]
         with catching() as caught, pytest.raises(ValueError):
-            memory.remember(f"{CANARY} differs.", record_id="taken")
             memory.remember(f"{CANARY} is another.", record_id="taken")
-        return [*found, caught.trace]
+    traces = [trace for trace in (*found, caught.trace) if trace is not None]
+    assert len(traces) == len(found) + 1
+    assert traces[-1].status == "error"
+    return traces
 
 
 @pytest.mark.parametrize(
@@ -249,16 +256,14 @@ def canary_traces(llm: Any, level: str) -> list[Trace | None]:
     ],
     ids=["no model", "a model", "a model that talks", "a model that errs"],
 )
-def test_a_trace_at_level_on_holds_no_text_that_was_saved_recalled_or_answered(llm: Any) -> None:
-    found = canary_traces(llm, "on")
-    assert all(trace is not None for trace in found)
-    for trace in found:
-        assert trace is not None
+def test_a_trace_at_level_on_holds_no_text_that_was_saved_recalled_or_answered(
+    llm: Any, place: Path
+) -> None:
+    for trace in canary_traces(place, llm, "on"):
         told = json.dumps(trace.to_json()) + trace.render(200) + trace._repr_html_() + trace.draw()
         assert CANARY.lower() not in told.lower(), trace.kind
 
 
-def test_the_canary_is_found_where_texts_are_kept() -> None:
-    found = canary_traces(ScriptedLLM(dict.fromkeys(ANSWERS, canary_script)), "full")
-    texts = [json.dumps(trace.to_json()) for trace in found if trace is not None]
-    assert sum(CANARY in text for text in texts) >= 5
+def test_the_canary_is_found_where_texts_are_kept(place: Path) -> None:
+    found = canary_traces(place, ScriptedLLM(dict.fromkeys(ANSWERS, canary_script)), "full")
+    assert sum(CANARY in json.dumps(trace.to_json()) for trace in found) >= 5

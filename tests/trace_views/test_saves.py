@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,12 @@ from mnemotrace.testing import FakeEmbedder
 from mnemotrace.trace import Trace, catching, start_trace
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("saves")
-    with Memory(storage=path, llm=None, embedder=FakeEmbedder()) as memory:
-        memory.remember("the first text makes the store")
-        yield path
+def opened(place: Path, **options: Any) -> Memory:
+    return Memory(**{"storage": place, "llm": None, "embedder": FakeEmbedder(), **options})
 
 
-def opened(folder: Path, **options: Any) -> Memory:
-    return Memory(**{"storage": folder, "llm": None, "embedder": FakeEmbedder(), **options})
-
-
-def test_the_record_that_remember_returns_tells_how_it_was_saved(folder: Path) -> None:
-    with opened(folder) as memory:
+def test_the_record_that_remember_returns_tells_how_it_was_saved(place: Path) -> None:
+    with opened(place) as memory:
         record = memory.remember("The kiln is on.", scope="/a")
         again = memory.remember("The kiln is on.", scope="/a")
     assert record.trace is not None
@@ -42,14 +33,14 @@ def test_the_record_that_remember_returns_tells_how_it_was_saved(folder: Path) -
     assert again.trace.trace_id != record.trace.trace_id
 
 
-async def test_so_does_that_of_its_async_twin_and_of_a_view(folder: Path) -> None:
-    async with opened(folder) as memory:
+async def test_so_does_that_of_its_async_twin_and_of_a_view(place: Path) -> None:
+    async with opened(place) as memory:
         assert (await memory.aremember("The glaze is blue.")).trace is not None
         assert memory.scope("/b").remember("The clay is red.").trace is not None
 
 
-def test_the_trace_is_no_part_of_the_memory(folder: Path) -> None:
-    with opened(folder) as memory:
+def test_the_trace_is_no_part_of_the_memory(place: Path) -> None:
+    with opened(place) as memory:
         record = memory.remember("The wheel turns.", scope="/a")
         found = memory.get(record.id)
         [match] = memory.recall("The wheel turns.", scope="/a", limit=1)
@@ -75,8 +66,8 @@ def test_the_trace_is_no_part_of_the_memory(folder: Path) -> None:
     assert record.trace is not None
 
 
-def test_with_tracing_off_there_is_none(folder: Path) -> None:
-    with opened(folder, trace="off") as memory:
+def test_with_tracing_off_there_is_none(place: Path) -> None:
+    with opened(place, trace="off") as memory:
         record = memory.remember("The shelf is full.")
         receipt = memory.remember_many(["The shelf is empty."])
         receipt.wait()
@@ -86,10 +77,10 @@ def test_with_tracing_off_there_is_none(folder: Path) -> None:
 
 
 def test_the_receipt_has_one_trace_for_each_run(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(saving, "CHUNK", 2)
-    with opened(folder) as memory:
+    with opened(place) as memory:
         receipt = memory.remember_many([f"Item {number} is on the shelf." for number in range(5)])
         receipt.wait()
     assert [trace.attrs["texts"] for trace in receipt.traces] == [2, 2, 1]
@@ -98,11 +89,11 @@ def test_the_receipt_has_one_trace_for_each_run(
 
 
 def test_a_failed_attempt_leaves_its_trace_beside_the_one_that_succeeds(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(saving, "RETRY_SECONDS", (0.01,))
     embedder = FakeEmbedder()
-    with opened(folder, embedder=embedder) as memory:
+    with opened(place, embedder=embedder) as memory:
         embedder.fail, embedder.fail_times = True, 1
         receipt = memory.remember_many(["The door is red."])
         receipt.wait(through_retries=True)
@@ -110,9 +101,9 @@ def test_a_failed_attempt_leaves_its_trace_beside_the_one_that_succeeds(
     assert receipt.traces[0].path == ("embed",)
 
 
-def test_a_save_that_is_given_up_has_its_trace(folder: Path) -> None:
+def test_a_save_that_is_given_up_has_its_trace(place: Path) -> None:
     embedder = FakeEmbedder()
-    with opened(folder, embedder=embedder, save_attempts=1) as memory:
+    with opened(place, embedder=embedder, save_attempts=1) as memory:
         embedder.fail = True
         receipt = memory.remember_many(["The gate is green."])
         with pytest.raises(SaveError):
@@ -150,8 +141,8 @@ def test_catching_keeps_the_first_run_of_its_own_block_only() -> None:
     assert nothing.trace is None
 
 
-def test_reanalysing_has_a_trace_too(folder: Path) -> None:
-    with opened(folder) as memory:
+def test_reanalysing_has_a_trace_too(place: Path) -> None:
+    with opened(place) as memory:
         trace = memory.reanalyze(limit=1).trace
     assert trace is not None
     assert trace.kind == "reanalyze"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from mnemotrace import Memory
 from mnemotrace.errors import EmbedderError, LLMError, SaveError
 from mnemotrace.events import MemorySaveFailedEvent
 from mnemotrace.testing import FakeEmbedder, RecordingListener, ScriptedLLM
-from mnemotrace.trace import MAX_SPANS, Trace, catching, span, start_trace
+from mnemotrace.trace import Trace, catching, span, start_trace
 from mnemotrace.trace_views import trace_schema
 
 from .sampling import EXPLORED, fixed_trace, hostile_trace, long_trace, walked
@@ -48,78 +49,72 @@ def test_recalls_fulfil_it(asking: Memory, plain: Memory, level: Any, depth: Any
     assert check(asking.recall(LONG, trace=level).trace)["totals"]["llm_calls"] == 2
 
 
-def test_saves_extractions_and_reanalyses_fulfil_it(asking: Memory, plain: Memory) -> None:
+def test_saves_extractions_and_reanalyses_fulfil_it(
+    asking: Memory, plain: Memory, place: Path
+) -> None:
     for memory in (asking, plain):
         check(memory.remember("The glaze is blue, said Ana.").trace)
         receipt = memory.remember_many(["The door is red.", "The gate is green."])
         receipt.wait()
         check(receipt.trace)
         check(memory.extract_memories("The kiln is on. It is hot.").trace)
-    with Memory(storage=":memory:", llm=ScriptedLLM(), embedder=FakeEmbedder()) as memory:
+    with Memory(storage=place, llm=ScriptedLLM(), embedder=FakeEmbedder()) as memory:
+        memory.reset("/")
         memory.remember("Nobody could analyse this.")
         data = check(memory.reanalyze().trace)
         assert data["totals"]["llm_failures"] == 1
 
 
-def failed_runs() -> Iterator[tuple[str, Callable[[], Trace | None]]]:
-    def model() -> Trace | None:
-        llm = ScriptedLLM({"query_analysis": LLMError("no")})
-        with Memory(storage=":memory:", llm=llm, embedder=FakeEmbedder()) as memory:
-            memory.remember("x", scope="/", categories=[], importance=0.5)
-            return memory.recall(LONG).trace
+def failing_model(place: Path) -> Trace | None:
+    llm = ScriptedLLM({"query_analysis": LLMError("no")})
+    with Memory(storage=place, llm=llm, embedder=FakeEmbedder()) as memory:
+        return memory.recall(LONG).trace
 
-    def embedder() -> Trace | None:
-        broken = FakeEmbedder()
-        broken.fail = True
-        with Memory(storage=":memory:", llm=None, embedder=broken) as memory:
-            with RecordingListener() as listener, pytest.raises(EmbedderError):
-                memory.remember("x")
-            [event] = listener.of(MemorySaveFailedEvent)
-            return event.trace
 
-    def background() -> Trace | None:
-        broken = FakeEmbedder()
-        broken.fail = True
-        with Memory(storage=":memory:", llm=None, embedder=broken, save_attempts=1) as memory:
-            receipt = memory.remember_many(["x"])
-            with pytest.raises(SaveError):
-                receipt.wait()
-            return receipt.trace
-
-    def recall() -> Trace | None:
-        embedder = FakeEmbedder()
-        with Memory(storage=":memory:", llm=None, embedder=embedder) as memory:
+def failing_save(place: Path) -> Trace | None:
+    embedder = FakeEmbedder(fail=True)
+    with Memory(storage=place, llm=None, embedder=embedder) as memory:
+        with RecordingListener() as listener, pytest.raises(EmbedderError):
             memory.remember("x")
-            embedder.fail = True
-            with catching() as caught, pytest.raises(EmbedderError):
-                memory.recall("y")
-            return caught.trace
+        [event] = listener.of(MemorySaveFailedEvent)
+        return event.trace
 
-    yield from {
-        "a model that fails": model,
-        "a save that fails": embedder,
-        "a background save that fails": background,
-        "a recall that fails": recall,
-    }.items()
+
+def failing_background_save(place: Path) -> Trace | None:
+    embedder = FakeEmbedder(fail=True)
+    with Memory(storage=place, llm=None, embedder=embedder, save_attempts=1) as memory:
+        receipt = memory.remember_many(["x"])
+        with pytest.raises(SaveError):
+            receipt.wait()
+        return receipt.trace
+
+
+def failing_recall(place: Path) -> Trace | None:
+    embedder = FakeEmbedder()
+    with Memory(storage=place, llm=None, embedder=embedder) as memory:
+        embedder.fail = True
+        with catching() as caught, pytest.raises(EmbedderError):
+            memory.recall("y")
+        return caught.trace
 
 
 @pytest.mark.parametrize(
-    "run", [run for _, run in failed_runs()], ids=[name for name, _ in failed_runs()]
+    "run", [failing_model, failing_save, failing_background_save, failing_recall]
 )
-def test_failed_runs_fulfil_it(run: Callable[[], Trace | None]) -> None:
-    data = check(run())
+def test_failed_runs_fulfil_it(run: Callable[[Path], Trace | None], place: Path) -> None:
+    data = check(run(place))
     assert "error" in {data["status"], *(item["status"] for item in data["spans"])}
 
 
 def test_open_cancelled_hostile_and_endless_traces_fulfil_it() -> None:
     check(hostile_trace())
-    check(long_trace(1000))
+    check(long_trace(200))
     with pytest.raises(KeyboardInterrupt), start_trace("recall") as opening, span("wait"):
         check(opening)
         raise KeyboardInterrupt
     assert check(opening)["status"] == "cancelled"
     trace = Trace("remember")
-    trace.spans = long_trace(MAX_SPANS).spans
+    trace.spans = long_trace(50).spans
     trace.dropped = 15
     check(trace)
 

@@ -1,9 +1,10 @@
 """The trace in a notebook: totals, route, a waterfall of foldable spans to scale, the workflow.
 
 It stands alone: no script, nothing loaded from anywhere, no ids that two outputs could share. Its
-only style sheet is scoped to its own class names; without it (some viewers drop it) the nested
-lists still say everything. Colours are the notebook's own, so that dark and light both work, and
-no bar says what is not said in words as well.
+style sheet is scoped to its own class names (thrice where notebooks have rules of their own for
+lists and tables); without it, as some viewers drop it, the nested lists still say everything.
+Colours of text are the notebook's, so that dark and light both work, and no bar says what is not
+said in words as well.
 """
 
 from __future__ import annotations
@@ -44,19 +45,19 @@ FAILED_COLOR = "#d9534f"
 
 _STYLE = """<style>
 .mnt{font:13px/1.5 system-ui,sans-serif;text-align:left;color:inherit;overflow-x:auto;margin:.3em 0}
-.mnt *{box-sizing:border-box}
-.mnt p,.mnt dl,.mnt dd,.mnt dt{margin:0;padding:0;font-weight:normal}
-.mnt ol,.mnt ul{list-style:none;margin:0;padding:0 0 0 1.2em}
-.mnt ol.mnt-top{padding:0}
-.mnt li{margin:0}
-.mnt summary{cursor:pointer;list-style:none}
+.mnt.mnt.mnt *{box-sizing:border-box}
+.mnt.mnt.mnt :is(p,dl,dd,dt,li){margin:0;padding:0;font-weight:normal}
+.mnt.mnt.mnt :is(ol,ul){list-style:none;margin:0;padding:0 0 0 1.2em}
+.mnt.mnt.mnt ol.mnt-top{padding:0}
+.mnt.mnt.mnt summary{cursor:pointer;list-style:none;margin:0}
 .mnt summary::-webkit-details-marker{display:none}
 .mnt summary:focus-visible{outline:2px solid #4a86d8}
-.mnt .mnt-label::before{content:"";display:inline-block;width:1.1em}
+.mnt .mnt-label::before{content:"";display:inline-block;width:1.1em;text-indent:0}
 .mnt summary .mnt-label::before{content:"\\25B8"}
 .mnt details[open]>summary .mnt-label::before{content:"\\25BE"}
 .mnt-row{display:grid;grid-template-columns:minmax(14em,1fr) 200px 6em;gap:0 .8em;align-items:start;
 border-top:1px solid rgba(128,128,128,.18);padding:1px 0}
+.mnt-fall{min-width:42em}
 .mnt-row .mnt-label{overflow-wrap:anywhere;padding-left:1.1em;text-indent:-1.1em}
 .mnt-track{position:relative;height:1.5em;background:rgba(128,128,128,.08)}
 .mnt-bar{position:absolute;top:.4em;height:.7em;min-width:2px;border-radius:2px}
@@ -69,10 +70,11 @@ border-top:1px solid rgba(128,128,128,.18);padding:1px 0}
 .mnt-part{margin:.4em 0 0}
 .mnt-box{padding-left:1.2em}
 .mnt-swatch{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin:0 .3em 0 .8em}
-.mnt table{border-collapse:collapse;margin:.3em 0;font:inherit;color:inherit}
-.mnt th,.mnt td{text-align:left;vertical-align:top;padding:3px 10px 3px 0;background:none;
-border:0;border-top:1px solid rgba(128,128,128,.25);font-weight:normal}
-.mnt thead th{border-top:0;opacity:.72}
+.mnt.mnt.mnt table{border-collapse:collapse;margin:.3em 0;font:inherit;color:inherit;border:0}
+.mnt.mnt.mnt tr{background:none;text-align:left}
+.mnt.mnt.mnt :is(th,td){text-align:left;vertical-align:top;padding:3px 10px 3px 0;background:none;
+border:0;border-top:1px solid rgba(128,128,128,.25);font-weight:normal;max-width:none}
+.mnt.mnt.mnt thead th{border-top:0;opacity:.72}
 .mnt-num{font-variant-numeric:tabular-nums;white-space:nowrap}
 .mnt-share{display:flex;width:9em;height:.6em;background:rgba(128,128,128,.12);margin:.35em 0}
 .mnt svg{max-width:100%;height:auto}
@@ -148,9 +150,13 @@ def _waterfall(trace: Trace) -> str:
         '<span style="display:flex;justify-content:space-between"><span>0</span>'
         f'<span>{duration_text(total / 1e6)}</span></span><span class="mnt-time">took</span></div>'
     )
-    parts = [axis, '<ol class="mnt-top" aria-label="Steps and what ran in them">']
+    parts = [
+        '<div class="mnt-fall">',
+        axis,
+        '<ol class="mnt-top" aria-label="Steps and what ran in them">',
+    ]
     pending: list[Span | Rest | str]
-    pending = ["</ol>", *reversed(shown_of(below.get(0, [])))]
+    pending = ["</ol></div>", *reversed(shown_of(below.get(0, [])))]
     depths = {0: 0}
     while pending:
         item = pending.pop()
