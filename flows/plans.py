@@ -74,7 +74,8 @@ def checked_plan(
     for action in plan.actions:
         record = shown.get(action.id)
         if record is None:
-            refused[f"{action.action} of {action.id[:80]}, which was not shown"] = None
+            # Without the id: a model may put anything there, and traces hold no content.
+            refused[f"{action.action} of a record that was not shown"] = None
         elif len(kinds[action.id]) > 1:
             refused[f"{' and '.join(sorted(kinds[action.id]))} of {action.id} at once"] = None
         elif action.action == "delete":

@@ -212,7 +212,10 @@ def canary_script(request: Any) -> Any:
         "exploration": {"gaps": [f"{CANARY} gap"], "sub_queries": [f"{CANARY} again"]},
         "extraction": {"memories": [f"{CANARY} is yellow."]},
         "save_analysis": {"scope": "/birds", "categories": ["birds"], "importance": 0.5},
-        "consolidation": {"actions": [], "insert_new": True},
+        "consolidation": {
+            "actions": [{"id": f"{CANARY} sings.", "action": "delete"}],
+            "insert_new": True,
+        },
     }
     return answers[request.purpose]
 
