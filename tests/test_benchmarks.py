@@ -102,3 +102,22 @@ def test_the_report_shows_medians_ratios_and_what_a_peer_cannot_do(report: Modul
     assert ["shallow recall, p50", "2.00", "500", "6.00", "250.0x", "3.0x"] in cells
     assert ["tree, p50", "2.00", "500", "-", "250.0x", "-"] in cells
     assert "- remembrane cannot do tree: none there." in lines
+
+
+@pytest.mark.slow
+def test_the_latency_of_a_small_store_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    path = REPORT.with_name("latency.py")
+    spec = importlib.util.spec_from_file_location("benchmarks_latency", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    before = list(sys.path)
+    try:
+        spec.loader.exec_module(module)
+        module.QUERIES = 30
+        assert module.main(["--records", "50"]) == 0
+    finally:
+        sys.path[:] = before
+    printed = capsys.readouterr().out
+    for name in ("embedding one query", "recall, shallow", "recall, deep"):
+        assert f"| 50 | {name} | " in printed
