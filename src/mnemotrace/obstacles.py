@@ -116,7 +116,7 @@ class Conditions:
             return []
         moment = asked.as_of or asked.now or self._moment
         last = _last_moment(record)
-        back = ({"as_of": last},) if last is not None else ()
+        back: tuple[dict[str, Any], ...] = ({"as_of": last},) if last is not None else ()
         facts: dict[str, Any]
         first = min(versions, key=_begins)
         if asked.as_of is not None and asked.as_of < _begins(first):
@@ -134,6 +134,8 @@ class Conditions:
         ):
             text = f"It expired at {record.expires_at.isoformat()}."
             facts = {"expires_at": record.expires_at, "now": moment}
+            if asked.as_of is None and record.retired is None:
+                back = (*back, {"now": record.expires_at - _INSTANT})
             return [Obstacle(Verdict.EXPIRED, text, facts, back)]
         facts = {"version": record.version, "valid_to": record.valid_to}
         at = f" at {record.valid_to.isoformat()}" if record.valid_to else ""
