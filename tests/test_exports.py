@@ -23,8 +23,12 @@ PUBLIC = [
     "Recall",
     "SaveReceipt",
     "ScopeInfo",
+    "areplay",
+    "compare",
     "event_bus",
+    "record",
     "reindex",
+    "replay",
 ]
 
 

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "mnemotrace"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "scopes", "quoting", "records", "config"),
     ("scoring", "trace", "trace_views", "events", "tokens", "facts", "receipts", "language"),
-    ("capture", "trace_compare"),
+    ("capture", "comparing"),
     ("chunks", "scope_tree"),
     ("stores", "embedders", "llm", "prompts"),
     ("explanation",),

@@ -10,13 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .comparing import compare
     from .events import BaseEventListener, event_bus
     from .flows.flow import Flow, MemoryMixin
     from .llm.configured import LLM
     from .memory import Memory
     from .receipts import SaveReceipt
+    from .recording import record
     from .records import MemoryMatch, MemoryRecord, Recall, ScopeInfo
     from .reindexing import reindex
+    from .replaying import areplay, replay
     from .views import MemoryScope, MemorySlice
 
 __version__ = "0.1.0"
@@ -34,8 +37,12 @@ _HOMES = {
     "Recall": "mnemotrace.records",
     "SaveReceipt": "mnemotrace.receipts",
     "ScopeInfo": "mnemotrace.records",
+    "areplay": "mnemotrace.replaying",
+    "compare": "mnemotrace.comparing",
     "event_bus": "mnemotrace.events",
+    "record": "mnemotrace.recording",
     "reindex": "mnemotrace.reindexing",
+    "replay": "mnemotrace.replaying",
 }
 
 __all__ = [
@@ -51,8 +58,12 @@ __all__ = [
     "Recall",
     "SaveReceipt",
     "ScopeInfo",
+    "areplay",
+    "compare",
     "event_bus",
+    "record",
     "reindex",
+    "replay",
 ]
 
 

@@ -10,6 +10,7 @@ blocks at the same time never mix. Background saves are known by the ids of thei
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import threading
@@ -90,11 +91,7 @@ class Recording:
                 await core.runtime.arun(core.drain())
         finally:
             self._end()
-            core = next(iter(self._cores()), None)
-            if core is None:
-                self._write()
-            else:
-                await core.runtime.arun(core.runtime.in_thread(self._write))
+            await asyncio.to_thread(self._write)
 
     def _begin(self) -> None:
         from .tape import Tape
