@@ -24,6 +24,7 @@ from .embedders.fingerprint import require_same
 from .embedders.service import EmbeddingService
 from .errors import (
     EmbedderError,
+    EmbedderMismatchError,
     InvalidInputError,
     LLMError,
     LLMUnavailableError,
@@ -52,7 +53,7 @@ from .tape import (
     text_key,
     zone_from_json,
 )
-from .trace import Trace, note, start_trace
+from .trace import Span, Trace, note, start_trace, watching
 from .twins import awaitable, blocking
 
 if TYPE_CHECKING:
@@ -117,10 +118,11 @@ class Replay(list[ReplayedRun]):
 
 
 class _Player:
-    """Gives one run the answers of its tape; a `Capture`.
+    """Gives one run the answers of its tape; a `Capture`, and a `Watcher` for its trace.
 
     Attributes:
         missing: the first thing that was asked and is not on the tape; None so far.
+        trace: of the run; None when tracing is off.
     """
 
     def __init__(self, tape: Tape, run: TapedRun, number: int) -> None:
@@ -128,6 +130,7 @@ class _Player:
         self._run = run
         self._number = number
         self.missing: ReplayError | None = None
+        self.trace: Trace | None = None
         self._answers: dict[str, deque[dict[str, Any]]] = {}
         for answer in run.answers:
             self._answers.setdefault(answer["key"], deque()).append(answer)
@@ -182,6 +185,13 @@ class _Player:
 
     def not_embedded(self, kind: Kind, texts: Sequence[str], error: BaseException) -> None:
         """See `Capture`."""
+
+    def span_started(self, trace: Trace, span: Span) -> None:
+        """See `Watcher`."""
+        self.trace = trace
+
+    def span_ended(self, trace: Trace, span: Span) -> None:
+        """See `Watcher`."""
 
     def _lacks(self, what: str) -> ReplayError:
         error = ReplayError(
@@ -318,27 +328,27 @@ class _Replaying:
         if taped.trace is not None:
             again.recorded_trace = Trace.from_json(taped.trace)
         try:
-            with capture(player):
+            with capture(player), watching(player):
                 if taped.kind == "recall":
-                    again.result, again.trace = await _recall(services, taped, now)
+                    again.result = await _recall(services, taped, now)
                     result = recall_result(again.result)
                 else:
-                    again.result, again.trace = await _encode(services, taped, now)
+                    again.result = await _encode(services, taped, now)
                     result = encode_result(again.result)
         except (MnemotraceError, TimeoutError) as error:
-            if isinstance(error, ReplayError):
+            result = {"error": type(error).__name__, "message": str(error)}
+            of_the_replay = isinstance(error, ReplayError | EmbedderMismatchError)
+            if of_the_replay and result != taped.result:
                 raise
             again.error = error
-            result = {"error": type(error).__name__, "message": str(error)}
+        again.trace = player.trace
         if player.missing is not None:
             raise player.missing
         again.differences = list(_differences(taped.result, result))
         return again
 
 
-async def _recall(
-    services: Services, taped: TapedRun, now: datetime
-) -> tuple[Recall, Trace | None]:
+async def _recall(services: Services, taped: TapedRun, now: datetime) -> Recall:
     asked, config = taped.arguments, services.config
     selection = selection_from_json(asked["selection"])
     zone = zone_from_json(asked["zone"], now)
@@ -351,7 +361,7 @@ async def _recall(
         elif limit > 0:
             await ShallowRecall.search(ShallowRecall(services), started)
         note(results=len(run.matches), confidence=run.confidence)
-    result = Recall(
+    return Recall(
         run.matches,
         query=run.query,
         trace=trace,
@@ -359,17 +369,14 @@ async def _recall(
         evidence_gaps=run.gaps,
         errors=run.errors,
     )
-    return result, trace
 
 
-async def _encode(
-    services: Services, taped: TapedRun, now: datetime
-) -> tuple[list[MemoryRecord], Trace | None]:
+async def _encode(services: Services, taped: TapedRun, now: datetime) -> list[MemoryRecord]:
     requests = [save_from_json(data) for data in taped.arguments["saves"]]
     run = EncodingRun.of(requests, now)
-    with start_trace("encode", level=services.config.trace, texts=len(requests)) as trace:
+    with start_trace("encode", level=services.config.trace, texts=len(requests)):
         await EncodingFlow(services).run(start_event=EncodingStarted(run=run))
-    return run.outcomes, trace
+    return run.outcomes
 
 
 def _differences(recorded: dict[str, Any], result: dict[str, Any]) -> Sequence[str]:
