@@ -179,11 +179,11 @@ def explain_match(match: MemoryMatch, terms: Iterable[Term] | None = None) -> Ex
         terms=[term.to_json() for term in terms],
     )
     if basis is not None:
-        age = (basis.now - record.created_at).total_seconds() / SECONDS_PER_DAY
+        seconds = max((basis.now - record.created_at).total_seconds(), 0.0)
         explanation["basis"] = {
             "now": basis.now.isoformat(),
             "created_at": record.created_at.isoformat(),
-            "age_days": age,
+            "age_days": seconds / SECONDS_PER_DAY,
             "half_life_days": basis.half_life_days,
             "lexical_setting": basis.lexical_setting,
             "coverage": basis.coverage,
@@ -228,7 +228,7 @@ def _rows(e: Explanation) -> Iterable[tuple[int, str, str]]:
     recency = product("recency")
     if basis is not None:
         half_life = f"half-life {basis['half_life_days']:.4g} days"
-        recency += f" (age {max(basis['age_days'], 0.0):.2f} days, {half_life})"
+        recency += f" (age {basis['age_days']:.2f} days, {half_life})"
     yield 0, "recency", recency
     yield 0, "importance", product("importance")
     added = " + ".join(f"{p[name]:.4f}" for name in ("semantic", "recency", "importance"))
