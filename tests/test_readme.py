@@ -23,6 +23,7 @@ DOCUMENTS = [
     ROOT / "docs" / "architecture.md",
     ROOT / "docs" / "configuration.md",
     ROOT / "docs" / "embedders.md",
+    ROOT / "docs" / "explaining.md",
 ]
 
 _FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -242,9 +242,13 @@ def _table(mine: Explanation, cut: Explanation) -> Iterable[str]:
     """Yield the products of two scores beside each other."""
     yield f"{'':<12}{'this':>10}{'cut':>10}{'short by':>10}"
     for name in ("semantic", "recency", "importance"):
-        here, there = mine["products"][name], cut["products"][name]
-        yield f"{name:<12}{here:>10.4f}{there:>10.4f}{there - here:>+10.4f}"
-    yield f"{'score':<12}{mine.score:>10.4f}{cut.score:>10.4f}{cut.score - mine.score:>+10.4f}"
+        yield _row(name, mine["products"][name], cut["products"][name])
+    yield _row("score", mine.score, cut.score)
+
+
+def _row(name: str, here: float, there: float) -> str:
+    short = round(there - here, 4) + 0.0  # not -0.0
+    return f"{name:<12}{here:>10.4f}{there:>10.4f}{short:>+10.4f}"
 
 
 def _shown(value: Any) -> str:
