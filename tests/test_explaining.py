@@ -245,6 +245,34 @@ def test_a_window_that_the_model_read_into_the_query_is_named(open_memory: OpenM
     assert shallow.returned and len(llm.requests) == asked
 
 
+def test_scopes_that_the_model_suggested_are_named(open_memory: OpenMemory) -> None:
+    llm = ScriptedLLM({"query_analysis": {"scopes": ["/a"]}})
+    memory = open_memory(llm, confidence_threshold_high=0.0, confidence_threshold_low=0.0)
+    for scope, record_id in (("/a", "in"), ("/b", "out")):
+        memory.remember(
+            f"tea in {scope}", scope=scope, categories=[], importance=0.5, record_id=record_id
+        )
+    why = memory.explain(LONG, "out", now=NOW)
+    assert why.verdict is Verdict.NOT_SEARCHED
+    assert why.reasons[0].facts["scopes"] == ["/a"]
+    assert [c.arguments for c in why.changes] == [{"scope": "/b"}, {"depth": "shallow"}]
+    holds(memory, why, {"now": NOW})
+
+
+def test_a_damaged_row_is_told_from_a_missing_one(memory: Memory) -> None:
+    from mnemotrace.stores.points import point_id
+
+    memory.remember("the worst tea", record_id="bad")
+    collection = memory.store._open()[0]  # type: ignore[attr-defined]
+    collection.set_payload([point_id("bad", 1)], {"content": 5})
+    try:
+        assert memory.explain("the worst tea", "bad").verdict is Verdict.UNREADABLE
+        assert memory.explain("the worst tea", "ba").verdict is Verdict.UNKNOWN
+    finally:
+        memory.forget(record_ids=["bad"])
+        collection.delete([point_id("bad", 1)])
+
+
 def test_a_deep_inquiry_asks_the_model_no_question_twice(open_memory: OpenMemory) -> None:
     llm = ScriptedLLM({"query_analysis": {"keywords": ["tea"], "sub_queries": ["kettle"]}})
     memory = open_memory(llm, confidence_threshold_low=0.0)

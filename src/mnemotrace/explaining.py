@@ -212,7 +212,7 @@ class Inquiry:
         """Explain what cannot be seen: all such records alike."""
         if pending is not None:
             return await self._with_pending(pending)
-        if any(f"record {self._id} cannot be read" in line for line in base.errors):
+        if f"record {self._id} cannot be read and was left out" in base.errors:
             text = "The row that is stored for it cannot be read, so it was left out."
             return self._result([Reason(Verdict.UNREADABLE, text)])
         text = (

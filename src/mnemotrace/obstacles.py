@@ -215,9 +215,11 @@ class Conditions:
         return Obstacle(Verdict.TIME, text, facts, ({"until": after}, {"until": None}))
 
     def _other_metadata(self, record: MemoryRecord, key: str, condition: Any) -> Obstacle:
-        has = f"is {record.metadata[key]!r}" if key in record.metadata else "is not set"
-        text = f"Its metadata {key!r} {has}; asked is {condition!r}."
-        facts = {"key": key, "value": record.metadata.get(key), "asked": condition}
+        has, value = "is not set", record.metadata.get(key)
+        if key in record.metadata:
+            has = f"is {excerpt(repr(value))}"
+        text = f"Its metadata {excerpt(key)!r} {has}; asked is {excerpt(repr(condition))}."
+        facts = {"key": key, "value": value, "asked": condition}
         return Obstacle(Verdict.METADATA, text, facts, ({"metadata_filter": key},))
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _BOX = "font-family:ui-monospace,monospace;font-size:12px;line-height:1.5;text-align:left"
 _DIM = "opacity:.65"
+_LONGEST = 300
+"""Characters of one argument shown; `Change.arguments` has all of it."""
 
 
 class Verdict(StrEnum):
@@ -256,7 +258,7 @@ def _shown(value: Any) -> str:
         return f"'{value.isoformat()}'"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {_shown(item)}" for key, item in value.items()) + "}"
-    return visible(repr(value))
+    return excerpt(repr(value), _LONGEST)
 
 
 def _line(text: str) -> str:
