@@ -28,6 +28,7 @@ def test_there_are_programs() -> None:
     assert len(PROGRAMS) == 3
 
 
+@pytest.mark.slow  # it loads the bundled embedder
 @pytest.mark.parametrize(("code", "output"), PROGRAMS, ids=["score", "record", "replay"])
 def test_a_program_prints_what_is_shown(code: str, output: str) -> None:
     shown = io.StringIO()
