@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from mnemotrace import Memory
-from mnemotrace.errors import InvalidInputError, ScopePermissionError
+from mnemotrace.errors import InvalidInputError, LLMError, ScopePermissionError
+from mnemotrace.llm.protocol import TransientLLMError
 from mnemotrace.recall_explanation import RecallExplanation, Verdict
 from mnemotrace.testing import FakeEmbedder, RecordingListener, ScriptedLLM
 
@@ -284,6 +285,33 @@ def test_a_deep_inquiry_asks_the_model_no_question_twice(open_memory: OpenMemory
     assert why.verdict is Verdict.OUTRANKED and why.changes
     assert len(llm.requests) == len(set(map(str, llm.requests)))
     holds(memory, why, {"limit": 5, "now": NOW})
+
+
+def test_a_model_that_fails_for_a_moment_is_asked_again_as_in_a_recall(
+    open_memory: OpenMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mnemotrace.llm.service.BACKOFF", 0.0)
+    analysis = {"keywords": [], "sub_queries": ["a kettle"], "scopes": []}
+    llm = ScriptedLLM({"query_analysis": [TransientLLMError("busy"), analysis]})
+    memory = open_memory(llm, confidence_threshold_low=0.0)
+    for number in range(8):
+        memory.remember(f"tea {number}", scope="/a", categories=[], importance=0.5)
+    last = memory.remember("a kettle", scope="/a", categories=[], importance=0.0).id
+    why = memory.explain(LONG, last, limit=1, now=NOW)
+    assert len(llm.requests) == 2  # and none for what was tried afterwards
+    assert why.score is not None and "a kettle" in why.score["found_by"]
+
+
+def test_a_model_that_is_down_is_not_asked_for_every_change(open_memory: OpenMemory) -> None:
+    llm = ScriptedLLM({"query_analysis": LLMError("down")})
+    memory = open_memory(llm, confidence_threshold_low=0.0)
+    for number in range(8):
+        memory.remember(f"tea {number}", scope="/a", categories=[], importance=0.5)
+    last = memory.recall(LONG, now=NOW)[-1].record.id
+    llm.requests.clear()
+    why = memory.explain(LONG, last, limit=1, now=NOW)
+    assert why.verdict is Verdict.OUTRANKED and why.changes
+    assert len(llm.requests) == 1
 
 
 def test_what_waits_to_be_saved_is_pending(open_memory: OpenMemory, holder: Memory) -> None:

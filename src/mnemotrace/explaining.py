@@ -30,6 +30,7 @@ from .flows.events import RecallStarted
 from .flows.evidence import RecallRun
 from .flows.recall import ShallowRecall
 from .flows.requests import checked_id
+from .llm.protocol import LLMTimeoutError
 from .obstacles import Conditions, Obstacle, several, when
 from .recall_explanation import Change, Reason, RecallExplanation, Verdict
 from .records import MemoryRecord
@@ -52,8 +53,15 @@ class Answers:
 
     def __init__(self) -> None:
         self._known: dict[LLMRequest, LLMReply | Exception] = {}
+        self._failed: dict[LLMRequest, Exception] = {}
         self._vectors: dict[tuple[Kind, tuple[str, ...]], Any] = {}
         self.asked = 0
+
+    def settle(self) -> None:
+        """Take failures of the recall that has ended as final; within it they are tried again."""
+        for request, error in self._failed.items():
+            self._known.setdefault(request, error)
+        self._failed.clear()
 
     def began(self, now: datetime) -> None:
         """See `Capture`."""
@@ -73,8 +81,9 @@ class Answers:
     def unanswered(self, request: LLMRequest, error: BaseException) -> None:
         """See `Capture`."""
         self.asked += 1
-        if isinstance(error, Exception):
-            self._known[_hashable(request)] = error
+        if not isinstance(error, Exception):  # cancelled, for its time was up
+            error = LLMTimeoutError(f"the language model did not answer {request.purpose} in time")
+        self._failed[_hashable(request)] = error
 
     def vectors(self, kind: Kind, texts: Sequence[str]) -> Any:
         """See `Capture`."""
@@ -157,6 +166,7 @@ class Inquiry:
                             await core.flows[1].run(start_event=started)
                         else:
                             await ShallowRecall.search(core.flows[2], started)
+                self._answers.settle()
             except (TimeoutError, WorkflowTimeoutError) as error:
                 raise TimeoutError(
                     f"A recall that was to be explained took longer than "
@@ -338,12 +348,19 @@ class Inquiry:
         found = await self._found(arguments)
         if found is None:
             return None
-        run, rank = found
-        for limit in dict.fromkeys((rank, min(2 * rank, run.limit), run.limit)):
+        return await self._smallest_limit(arguments, *found)
+
+    async def _smallest_limit(
+        self, arguments: Mapping[str, Any], run: RecallRun, rank: int
+    ) -> Change:
+        """Return the least limit that returns the record, which is in this run at this rank."""
+        for limit in (rank, 2 * rank):
+            if limit >= run.limit:
+                break
             change = await self._try({**arguments, "limit": limit})
             if change is not None:
                 return change
-        return None
+        return Change({**arguments, "limit": run.limit}, rank=rank)
 
     async def _found(self, arguments: Mapping[str, Any]) -> tuple[RecallRun, int] | None:
         """Run the recall with larger limits until the record is in it; return that run and rank."""
@@ -429,12 +446,7 @@ class Inquiry:
         differences: Mapping[str, float],
     ) -> list[Change]:
         """Return what brings a record forward that came too late."""
-        changes = []
-        for limit in dict.fromkeys((rank, min(2 * rank, run.limit), run.limit)):
-            change = await self._try({"limit": limit})
-            if change is not None:
-                changes.append(change)
-                break
+        changes = [await self._smallest_limit({}, run, rank)]
         if self._question.selection.roots != (record.scope,):
             change = await self._try({"scope": record.scope})
             if change is not None:
