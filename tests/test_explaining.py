@@ -527,13 +527,38 @@ def random_question(dice: random.Random) -> dict[str, Any]:
     }
 
 
+def erratic_model() -> ScriptedLLM:
+    """Return a model whose answers look random, but are the same for the same question."""
+
+    def answer(request: Any) -> Any:
+        dice = random.Random(request.prompt)
+        found: dict[str, Any] = {
+            "keywords": dice.sample(WORDS, 2),
+            "sub_queries": [" ".join(dice.sample(WORDS, 2))],
+            "scopes": dice.sample(PLACES, dice.randint(0, 2)),
+            "gaps": [],
+        }
+        if request.purpose == "exploration":
+            del found["keywords"]
+            return found
+        if dice.random() < 0.3:
+            found["since"] = (NOW - timedelta(days=dice.choice((2, 20)))).isoformat()
+        del found["gaps"]
+        return {**found, "complexity": dice.choice(("simple", "complex"))}
+
+    return ScriptedLLM({"query_analysis": answer, "exploration": answer})
+
+
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("model", ["none", "erratic"])
 def test_in_random_stores_every_proposed_change_returns_the_record(
-    open_memory: OpenMemory, seed: int
+    open_memory: OpenMemory, model: str, seed: int
 ) -> None:
-    dice = random.Random(seed)
+    dice = random.Random(f"{model} {seed}")
     memory = open_memory()
     ids = random_store(memory, dice)
+    if model == "erratic":
+        memory = open_memory(erratic_model(), query_analysis_threshold=0)
     views: list[Any] = [memory, memory, memory.scope("/a"), memory.slice(["/a/x", "/b"])]
     explained = 0
     for _ in range(60):

@@ -288,6 +288,12 @@ class Inquiry:
                 change = await self._deeper(combined[0])
                 if change is not None:
                     changes.append(change)
+            if combined and not changes and self._question.depth == "deep":
+                # The model read a window or scopes into the query that leave the record out.
+                shallow = {**combined[0], "depth": "shallow"}
+                change = await self._try(shallow) or await self._deeper(shallow)
+                if change is not None:
+                    changes.append(change)
         twin = self._twin(base, record)
         reasons = [self._reason(obstacle, changes, base) for obstacle in obstacles]
         return self._result([*reasons, *twin], _sorted(changes), record=record)
