@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mnemotrace import facts, scopes
+from mnemotrace.capture import capturing
 from mnemotrace.embedders.lexical import encode_document, text_hash
 from mnemotrace.errors import ScopeError
 from mnemotrace.llm.service import Patience
@@ -104,6 +105,9 @@ class EncodingRun:
     @classmethod
     def of(cls, requests: list[SaveRequest], now: datetime) -> EncodingRun:
         """Return a run over these requests."""
+        keeper = capturing()
+        if keeper is not None:
+            keeper.began(now)
         return cls([Item(r, text_hash(r.content)) for r in requests], now)
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from mnemotrace.config import MemoryConfig
 from mnemotrace.embedders.fingerprint import DEFAULT_CALIBRATION
 from mnemotrace.embedders.lexical import tokenize
 from mnemotrace.llm.service import Patience
-from mnemotrace.records import MemoryMatch, ScoreComponents
+from mnemotrace.records import MemoryMatch, ScoreBasis, ScoreComponents
 from mnemotrace.stores.backend import (
     Candidate,
     Manifest,
@@ -84,8 +84,8 @@ class RecallRun:
 
     found: dict[str, Candidate] = field(default_factory=dict)
     found_by: dict[str, list[str]] = field(default_factory=dict)
-    lexical_weight: dict[str, float] = field(default_factory=dict)
-    phrase_weight: dict[str, float] = field(default_factory=dict)
+    scored_by: dict[str, tuple[SubQuery, SearchResult]] = field(default_factory=dict)
+    """The search that gave each record the score it has."""
     results: list[SearchResult] = field(default_factory=list)
     """What was found for phrases of the query itself, for the confidence."""
     confidence: float = 0.0
@@ -168,8 +168,7 @@ class RecallRun:
                 held.score,
             ):
                 self.found[record.id] = candidate
-                self.lexical_weight[record.id] = result.lexical_weight
-                self.phrase_weight[record.id] = query.weight
+                self.scored_by[record.id] = (query, result)
         if query.weight == 1.0:
             self.results.append(result)
         for record_id in result.unreadable:
@@ -219,35 +218,42 @@ class RecallRun:
 
     def build_matches(self) -> list[MemoryMatch]:
         """Return the best `limit` matches with every number of their scores."""
-        ranking = self.ranking
-        matches = []
-        best = self.ranked()[: self.limit]
-        for candidate in best:
-            record = candidate.record
-            components = ScoreComponents(
-                cosine=candidate.cosine,
-                similarity=scoring.similarity(candidate.cosine),
-                lexical=candidate.lexical,
-                semantic=candidate.semantic,
-                recency=candidate.recency,
-                importance=record.importance,
-                semantic_weight=ranking.semantic_weight,
-                recency_weight=ranking.recency_weight,
-                importance_weight=ranking.importance_weight,
-                lexical_weight=self.lexical_weight[record.id],
-                phrase_weight=self.phrase_weight[record.id],
-            )
-            matches.append(
-                MemoryMatch(
-                    record=record,
-                    score=candidate.score,
-                    match_reasons=_reasons(components),
-                    components=components,
-                    evidence_gaps=list(self.gaps),
-                    found_by=self.found_by[record.id],
-                )
-            )
-        return matches
+        return [self.match_of(candidate) for candidate in self.ranked()[: self.limit]]
+
+    def match_of(self, candidate: Candidate) -> MemoryMatch:
+        """Return one of the candidates found, with every number of its score."""
+        ranking, record = self.ranking, candidate.record
+        query, result = self.scored_by[record.id]
+        components = ScoreComponents(
+            cosine=candidate.cosine,
+            similarity=scoring.similarity(candidate.cosine),
+            lexical=candidate.lexical,
+            semantic=candidate.semantic,
+            recency=candidate.recency,
+            importance=record.importance,
+            semantic_weight=ranking.semantic_weight,
+            recency_weight=ranking.recency_weight,
+            importance_weight=ranking.importance_weight,
+            lexical_weight=result.lexical_weight,
+            phrase_weight=query.weight,
+        )
+        basis = ScoreBasis(
+            query.text,
+            ranking.now,
+            ranking.half_life_days,
+            ranking.lexical_weight,
+            result.coverage,
+            result.best_lexical,
+        )
+        return MemoryMatch(
+            record=record,
+            score=candidate.score,
+            match_reasons=_reasons(components),
+            components=components,
+            evidence_gaps=list(self.gaps),
+            found_by=self.found_by[record.id],
+            basis=basis,
+        )
 
 
 def _confidence(result: SearchResult, low: float, high: float) -> float:

@@ -114,7 +114,7 @@ def test_the_latency_of_a_small_store_is_printed(capsys: pytest.CaptureFixture[s
     before = list(sys.path)
     try:
         spec.loader.exec_module(module)
-        module.QUERIES = 30
+        vars(module)["QUERIES"] = 30
         assert module.main(["--records", "50"]) == 0
     finally:
         sys.path[:] = before

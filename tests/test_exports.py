@@ -23,9 +23,13 @@ PUBLIC = [
     "Recall",
     "SaveReceipt",
     "ScopeInfo",
+    "areplay",
+    "compare",
     "event_bus",
     "progress",
+    "record",
     "reindex",
+    "replay",
 ]
 
 

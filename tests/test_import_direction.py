@@ -16,8 +16,10 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "mnemotrace"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "scopes", "quoting", "records", "config"),
     ("scoring", "trace", "trace_views", "events", "tokens", "facts", "receipts", "language"),
+    ("capture", "comparing"),
     ("chunks", "scope_tree"),
     ("stores", "embedders", "llm", "prompts"),
+    ("explanation",),
     ("flows",),
     (
         *(
@@ -25,7 +27,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "curation",
             "reanalysis",
             "discovery",
+            "explaining",
+            "obstacles",
+            "recall_explanation",
+            "recording",
+            "replaying",
             "saving",
+            "tape",
             "twins",
             "live",
             "reach",
@@ -53,6 +61,7 @@ ON_FIRST_USE = {
     ("mnemotrace.records", "tokens"),  # Recall.format(budget_tokens=...)
     ("mnemotrace.records", "trace_views"),  # a result shown in a notebook
     ("mnemotrace.trace_views.path", "flows"),  # a drawing shows the steps of the real workflow
+    ("mnemotrace.records", "explanation"),  # MemoryMatch.explain
     ("mnemotrace.flows.flow", "memory"),  # MemoryMixin opens a default Memory when none is given
 }
 

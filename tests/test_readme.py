@@ -24,6 +24,7 @@ DOCUMENTS = [
     ROOT / "docs" / "configuration.md",
     ROOT / "docs" / "embedders.md",
     ROOT / "docs" / "tracing.md",
+    ROOT / "docs" / "explaining.md",
 ]
 
 _FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -16,6 +16,7 @@ from mnemotrace.twins import awaitable, blocking
 METHODS = (
     "dead_letters",
     "drain_writes",
+    "explain",
     "extract_memories",
     "forget",
     "get",

@@ -10,13 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .comparing import compare
     from .events import BaseEventListener, event_bus
     from .flows.flow import Flow, MemoryMixin
     from .llm.configured import LLM
     from .memory import Memory
     from .receipts import SaveReceipt
+    from .recording import record
     from .records import MemoryMatch, MemoryRecord, Recall, ScopeInfo
     from .reindexing import reindex
+    from .replaying import areplay, replay
     from .trace_views import progress
     from .views import MemoryScope, MemorySlice
 
@@ -35,9 +38,13 @@ _HOMES = {
     "Recall": "mnemotrace.records",
     "SaveReceipt": "mnemotrace.receipts",
     "ScopeInfo": "mnemotrace.records",
+    "areplay": "mnemotrace.replaying",
+    "compare": "mnemotrace.comparing",
     "event_bus": "mnemotrace.events",
     "progress": "mnemotrace.trace_views",
+    "record": "mnemotrace.recording",
     "reindex": "mnemotrace.reindexing",
+    "replay": "mnemotrace.replaying",
 }
 
 __all__ = [
@@ -53,9 +60,13 @@ __all__ = [
     "Recall",
     "SaveReceipt",
     "ScopeInfo",
+    "areplay",
+    "compare",
     "event_bus",
     "progress",
+    "record",
     "reindex",
+    "replay",
 ]
 
 

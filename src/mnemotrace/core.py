@@ -43,6 +43,7 @@ from .flows.services import Services
 from .llm.service import LLMService, Patience
 from .reanalysis import Reanalysis
 from .receipts import SaveReceipt
+from .recording import taped_encode, taped_recall
 from .records import Extraction, Forgotten, MemoryRecord, Reanalyzed, Recall, ScopeInfo
 from .saving import SaveQueue, give_back, queue_for
 from .stores.backend import Access, StorageBackend
@@ -122,6 +123,7 @@ class MemoryCore:
         self.check_open()
         return (await self._encode([request]))[0]
 
+    @taped_encode
     async def _encode(self, requests: list[SaveRequest]) -> list[MemoryRecord]:
         """Run texts through the encoding flow and tell listeners; one record for each text."""
         for request in requests:
@@ -205,6 +207,7 @@ class MemoryCore:
 
     # -- recall -------------------------------------------------------------------------------
 
+    @taped_recall
     async def recall(
         self,
         query: str,

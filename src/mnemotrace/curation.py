@@ -247,9 +247,13 @@ def _holds(metadata: Mapping[str, Any], key: str, want: Any) -> bool:
 
 def visible_part(letter: DeadLetter, selection: Selection) -> DeadLetter | None:
     """Return a dead letter with the saves in it that may be seen; None when there are none."""
-    may_see = _selects(selection)
-    items = tuple(s for s in letter.items if may_see(s) and _lies_in(s, selection.roots))
+    items = tuple(save for save in letter.items if may_see(save, selection))
     return replace(letter, items=items) if items else None
+
+
+def may_see(save: PendingSave, selection: Selection) -> bool:
+    """Tell whether a queued save may be seen."""
+    return _selects(selection)(save) and _lies_in(save, selection.roots)
 
 
 def _lies_in(save: PendingSave, roots: Iterable[str]) -> bool:

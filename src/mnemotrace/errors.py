@@ -16,6 +16,8 @@ MnemotraceError
 │   └── EmbedderMismatchError   the store was written by another embedder
 ├── LLMError                    the language model failed, or answered something unusable
 │   └── LLMUnavailableError     no key, no connection, or no model configured
+├── ReplayError                 a replayed run asked for something that its tape does not hold
+│   └── TapeError               a file that cannot be read or written as a tape
 ├── SaveError                   a background save failed (raised by its receipt)
 └── StoreError                  the store could not do what was asked
     ├── StoreLockedError        another process owns the embedded folder
@@ -87,6 +89,14 @@ class LLMError(MnemotraceError):
 
 class LLMUnavailableError(LLMError):
     """No language model can be reached: no key, no connection, or none configured."""
+
+
+class ReplayError(MnemotraceError):
+    """A replayed run asked a model for something that its tape does not hold."""
+
+
+class TapeError(ReplayError):
+    """A file cannot be read or written as a tape: damaged, foreign, or of a newer release."""
 
 
 class SaveError(MnemotraceError):

@@ -16,6 +16,7 @@ from .errors import InvalidInputError
 from .quoting import inert
 
 if TYPE_CHECKING:
+    from .explanation import Explanation
     from .trace import Trace
 
 ANALYSIS_PENDING = "pending"
@@ -198,6 +199,23 @@ class ScoreComponents:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ScoreBasis:
+    """What the numbers of a match follow from, besides the record itself."""
+
+    query: str
+    """The sub-query whose search gave the score."""
+    now: datetime
+    """The time from which recency was judged."""
+    half_life_days: float
+    lexical_setting: float
+    """`MemoryConfig.lexical_weight`; the share in force is that times ``coverage ** 2``."""
+    coverage: float
+    """Share of the query's terms in the record with the best lexical score of that search, 0..1."""
+    best_lexical: float
+    """That best lexical (BM25) score; 0.0 when no visible record has a term of the query."""
+
+
 @dataclass(slots=True)
 class MemoryMatch:
     """One recalled record with its score and the reasons for its rank."""
@@ -209,31 +227,14 @@ class MemoryMatch:
     evidence_gaps: list[str] = field(default_factory=list)
     found_by: list[str] = field(default_factory=list)
     """The sub-queries that found it."""
+    basis: ScoreBasis | None = None
+    """What the numbers follow from; None for a match that no search made."""
 
-    def explain(self) -> dict[str, Any]:
-        """Return every number in the score, by name."""
-        c = self.components
-        return {
-            "id": self.record.id,
-            "score": self.score,
-            "reasons": list(self.match_reasons),
-            "components": {
-                "cosine": c.cosine,
-                "similarity": c.similarity,
-                "lexical": c.lexical,
-                "semantic": c.semantic,
-                "recency": c.recency,
-                "importance": c.importance,
-            },
-            "weights": {
-                "semantic": c.semantic_weight,
-                "recency": c.recency_weight,
-                "importance": c.importance_weight,
-                "lexical": c.lexical_weight,
-                "phrase": c.phrase_weight,
-            },
-            "found_by": list(self.found_by),
-        }
+    def explain(self) -> Explanation:
+        """Return every number in the score: a dict that also prints as a derivation."""
+        from .explanation import explain_match
+
+        return explain_match(self)
 
     def format(self) -> str:
         """Return one readable line: score, content, scope and reasons; nothing in it is markup."""

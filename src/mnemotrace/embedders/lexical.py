@@ -232,6 +232,11 @@ def encode_query(text: str) -> SparseVector:
     return SparseVector(indices, (1.0,) * len(indices), asked)
 
 
+def indices_of(term: str) -> tuple[int, int]:
+    """Return the indices of a term, as `tokenize` gives it: of the text and of the label."""
+    return _index(term), _label_index(term)
+
+
 def text_hash(text: str) -> str:
     """Return 32 hexadecimal digits that are equal for equal texts (half of a SHA-256).
 

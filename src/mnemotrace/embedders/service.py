@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from mnemotrace.capture import Kind, capturing
 from mnemotrace.errors import ConfigurationError, EmbedderError
 
 from .fingerprint import CANARY, FIXED_TEXTS, canary_of, describe, measure, require_same
@@ -90,11 +91,27 @@ class EmbeddingService:
             EmbedderError: the embedder raised, or returned something that is not one finite,
                 non-zero vector of the known length for each text.
         """
-        return await self._embed(self._documents, texts)
+        return await self._kept("document", self._documents, texts)
 
     async def embed_queries(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts to search for; else as `embed_documents`."""
-        return await self._embed(self._queries, texts)
+        return await self._kept("query", self._queries, texts)
+
+    async def _kept(self, kind: Kind, call: _Call, texts: Sequence[str]) -> Vectors:
+        """Embed texts; who keeps this run's answers gets the vectors."""
+        keeper = capturing()
+        if keeper is None:
+            return await self._embed(call, texts)
+        known: Vectors | None = keeper.vectors(kind, texts)
+        if known is not None:
+            return known
+        try:
+            vectors = await self._embed(call, texts)
+        except BaseException as error:
+            keeper.not_embedded(kind, texts, error)
+            raise
+        keeper.embedded(kind, texts, vectors)
+        return vectors
 
     def straight_threads(self) -> Executor | None:
         """Return this service's threads if queries are known to be embedded by a plain function.
@@ -117,6 +134,9 @@ class EmbeddingService:
         Raises:
             EmbedderError: as `embed_documents`; then `use` was not called.
         """
+        if capturing() is not None:
+            vectors = await self.embed_queries([text])
+            return await self._in_worker(functools.partial(use, vectors))
         call = self._queries
 
         def embed_and_use() -> tuple[Any, T | None]:

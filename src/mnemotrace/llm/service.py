@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
+from mnemotrace.capture import capturing
 from mnemotrace.errors import LLMError, LLMUnavailableError
 from mnemotrace.prompts import VERSION
 from mnemotrace.trace import note, note_content, span
@@ -235,17 +236,7 @@ class LLMService:
             f"llm.{request.purpose}", kind="llm", attempt=attempt, model=name,
             tokens_in=0, tokens_out=0, cost=None, prompt_version=VERSION,
         ) as call:  # fmt: skip
-            try:
-                reply = await self.llm.complete(request)
-            except LLMError:
-                raise
-            except Exception as error:
-                raise _wrapped(error) from error
-            if not isinstance(reply, LLMReply):
-                raise LLMError(
-                    f"the language model object returned {type(reply).__name__} from `complete`, "
-                    "not an LLMReply"
-                )
+            reply = await self._answer(request)
             note(
                 model=reply.model or name,
                 tokens_in=reply.tokens_in,
@@ -255,6 +246,36 @@ class LLMService:
         if call is not None and call.end_ns is not None and reply.latency_ms is not None:
             # The model's own time, without what the call waited for a thread.
             call.start_ns = max(call.start_ns, call.end_ns - int(reply.latency_ms * 1e6))
+        return reply
+
+    async def _answer(self, request: LLMRequest) -> LLMReply:
+        """Ask the model, unless the answer is known; who keeps this run's answers gets it."""
+        keeper = capturing()
+        if keeper is None:
+            return await self._complete_once(request)
+        known = keeper.known(request)
+        if known is not None:
+            return known
+        try:
+            reply = await self._complete_once(request)
+        except BaseException as error:
+            keeper.unanswered(request, error)
+            raise
+        keeper.answered(request, reply)
+        return reply
+
+    async def _complete_once(self, request: LLMRequest) -> LLMReply:
+        try:
+            reply = await self.llm.complete(request)
+        except LLMError:
+            raise
+        except Exception as error:
+            raise _wrapped(error) from error
+        if not isinstance(reply, LLMReply):
+            raise LLMError(
+                f"the language model object returned {type(reply).__name__} from `complete`, "
+                "not an LLMReply"
+            )
         return reply
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Literal
 
 from mnemotrace import scopes
 from mnemotrace.errors import InvalidInputError
 from mnemotrace.flows.requests import (
+    checked_count,
     checked_filter,
     checked_ids,
     checked_labels,
     checked_name,
+    checked_query,
     checked_time,
+    time_zone_of,
 )
 from mnemotrace.reach import Reach
 from mnemotrace.stores.selection import Selection
@@ -21,9 +25,24 @@ from mnemotrace.stores.selection import Selection
 if TYPE_CHECKING:
     from mnemotrace.core import MemoryCore
     from mnemotrace.flows.runtime import Runtime
+    from mnemotrace.trace import Level
 
 Time = datetime | str
 Depth = Literal["deep", "shallow"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The arguments of a recall, checked, and what they allow to be seen."""
+
+    query: str
+    selection: Selection
+    limit: int
+    depth: Depth
+    now: datetime | None
+    zone: tzinfo | None
+    wait: bool
+    level: Level
 
 
 class Handle:
@@ -68,6 +87,51 @@ class Handle:
             as_of=checked_time(as_of, "as_of"),
             now=now,
         )
+
+    def _question(
+        self,
+        query: str,
+        scope: str | None = None,
+        categories: Any = None,
+        limit: int = 10,
+        depth: Depth = "deep",
+        source: str | None = None,
+        include_private: bool = False,
+        *,
+        since: Any = None,
+        until: Any = None,
+        as_of: Any = None,
+        metadata_filter: Mapping[str, Any] | None = None,
+        now: Any = None,
+        wait_for_writes: bool = True,
+        trace: Level | None = None,
+    ) -> Question:
+        """Check the arguments of a recall; see there for what is raised."""
+        query = checked_query(query)
+        limit = checked_count(limit, "limit")
+        if depth not in ("deep", "shallow"):
+            raise InvalidInputError(f"depth must be 'deep' or 'shallow', not {depth!r}.")
+        if trace not in (None, "off", "on", "full"):
+            raise InvalidInputError(f"trace must be 'off', 'on' or 'full', not {trace!r}.")
+        if not isinstance(wait_for_writes, bool):
+            raise InvalidInputError(
+                f"wait_for_writes must be True or False, not {wait_for_writes!r}."
+            )
+        moment = checked_time(now, "now")
+        selection = self._selection(
+            scope,
+            source=source,
+            include_private=include_private,
+            categories=categories,
+            metadata_filter=metadata_filter,
+            since=since,
+            until=until,
+            as_of=as_of,
+            now=moment,
+        )
+        zone = time_zone_of(now, as_of)
+        level = trace or self._core.config.trace
+        return Question(query, selection, limit, depth, moment, zone, wait_for_writes, level)
 
     def _seen_by(
         self, source: str | None, include_private: bool, path: str | None = None

@@ -5,13 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Literal
 
-from mnemotrace.errors import InvalidInputError
-from mnemotrace.flows.requests import (
-    checked_count,
-    checked_query,
-    checked_time,
-    time_zone_of,
-)
 from mnemotrace.live import astreaming, streaming
 from mnemotrace.records import Recall
 from mnemotrace.twins import awaitable, blocking
@@ -72,37 +65,31 @@ class Recalling(Handle):
             EmbedderError, StoreError: the search could not be made at all.
             TimeoutError: it took longer than `recall_timeout`.
         """
-        query = checked_query(query)
-        limit = checked_count(limit, "limit")
-        if depth not in ("deep", "shallow"):
-            raise InvalidInputError(f"depth must be 'deep' or 'shallow', not {depth!r}.")
-        if trace not in (None, "off", "on", "full"):
-            raise InvalidInputError(f"trace must be 'off', 'on' or 'full', not {trace!r}.")
-        if not isinstance(wait_for_writes, bool):
-            raise InvalidInputError(
-                f"wait_for_writes must be True or False, not {wait_for_writes!r}."
-            )
-        moment = checked_time(now, "now")
-        selection = self._selection(
+        asked = self._question(
+            query,
             scope,
-            source=source,
-            include_private=include_private,
-            categories=categories,
-            metadata_filter=metadata_filter,
+            categories,
+            limit,
+            depth,
+            source,
+            include_private,
             since=since,
             until=until,
             as_of=as_of,
-            now=moment,
+            metadata_filter=metadata_filter,
+            now=now,
+            wait_for_writes=wait_for_writes,
+            trace=trace,
         )
         return await self._core.recall(
-            query,
-            selection,
-            limit=limit,
-            depth=depth,
-            now=moment,
-            zone=time_zone_of(now, as_of),
-            wait=wait_for_writes,
-            level=trace or self._core.config.trace,
+            asked.query,
+            asked.selection,
+            limit=asked.limit,
+            depth=asked.depth,
+            now=asked.now,
+            zone=asked.zone,
+            wait=asked.wait,
+            level=asked.level,
         )
 
     def _straight(

@@ -15,6 +15,7 @@ from mnemotrace.flows.requests import (
     next_position,
     save_request,
 )
+from mnemotrace.recording import expect
 from mnemotrace.records import Extraction, MemoryRecord
 from mnemotrace.trace import catching
 from mnemotrace.twins import awaitable, blocking
@@ -35,12 +36,13 @@ class Saving(Handle):
         scope: str | None,
         **fields: Any,
     ) -> SaveRequest:
-        return save_request(
+        request = save_request(
             content,
             scope=self._reach.writing(scope),
             reach=self._reach.roots,
             **fields,
         )
+        return expect(self._core, request)
 
     async def _remember(
         self,
