@@ -124,7 +124,7 @@ class TraceComparison:
         for step in self.steps[:_SHOWN]:
             label = "  " * step.depth + _label(step)
             lines.append(
-                f"{_sign(step)} {label:<{wide}}  {_timing(step):<22}{_changes(step)}".rstrip()
+                f"{_sign(step)} {label:<{wide}}  {_timing(step):<23} {_changes(step)}".rstrip()
             )
         if len(self.steps) > _SHOWN:
             lines.append(f"  {len(self.steps) - _SHOWN} more steps")
