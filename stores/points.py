@@ -196,6 +196,25 @@ def validate_metadata(metadata: Mapping[str, Any]) -> None:
     _check_value(metadata, "metadata", 0)
 
 
+def metadata_to_json(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return metadata as plain JSON, and by JSON pointer what its texts of times stand for.
+
+    `metadata_from_json` turns both back into equal values.
+    """
+    types: dict[str, Any] = {}
+    return _to_json(metadata, "", types), types
+
+
+def metadata_from_json(metadata: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata that `metadata_to_json` was given.
+
+    Raises:
+        AttributeError, KeyError, TypeError, ValueError: this is not what it returned.
+    """
+    restored: dict[str, Any] = _from_json(dict(metadata), "", types)
+    return restored
+
+
 def metadata_term(key: str, value: Any) -> str:
     """Return the keyword under which ``key == value`` is indexed.
 

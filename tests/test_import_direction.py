@@ -37,6 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "twins",
             "live",
             "reach",
+            "transfer",
             "views",
             "reindexing",
             "memory",
@@ -44,7 +45,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("mnemotrace", "testing"),
     ),
     ("chat",),
-    ("integrations", "cli", "demo", "__main__"),
+    ("integrations", "cli", "demo", "doctor", "telemetry", "__main__"),
 )
 
 # Inside one layer, these must not know each other.

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -41,6 +43,7 @@ from .flows.requests import SaveRequest, checked_text
 from .flows.runtime import Runtime, in_loop
 from .flows.services import Services
 from .llm.service import LLMService, Patience
+from .reach import Reach
 from .reanalysis import Reanalysis
 from .receipts import SaveReceipt
 from .recording import taped_encode, taped_recall
@@ -50,6 +53,9 @@ from .stores.backend import Access, StorageBackend
 from .stores.outbox import DeadLetter
 from .stores.selection import Selection
 from .trace import Level, Trace, note, span, start_trace
+from .transfer import exporting, importing
+from .transfer.exporting import Exported, Progress, Target
+from .transfer.importing import Imported, OnConflict, Source
 
 ACCESS_SECONDS = 300.0
 """Recalls are reads: their access statistics are written this much later, or at close."""
@@ -464,6 +470,56 @@ class MemoryCore:
         """Return categories with their counts, commonest first."""
         await self._settled()
         return await self.services.in_thread(discovery.categories, self.store, selection)
+
+    # -- export files -------------------------------------------------------------------------
+
+    async def export_records(
+        self,
+        selection: Selection,
+        target: Target,
+        *,
+        history: bool,
+        embeddings: bool,
+        progress: Progress | None,
+    ) -> Exported:
+        """Write what a selection sees, with its retired versions on request, to an export file."""
+        await self._settled()
+        return await self.services.in_thread(
+            functools.partial(
+                exporting.export,
+                self.store,
+                replace(selection, history=history),
+                target,
+                embeddings=embeddings,
+                progress=progress,
+            )
+        )
+
+    async def import_records(
+        self,
+        file: Source,
+        reach: Reach,
+        visible: Selection,
+        *,
+        on_conflict: OnConflict,
+        dry_run: bool,
+        progress: Progress | None,
+    ) -> Imported:
+        """Check an export file, then write what of it is not stored yet."""
+        await self._settled()
+        async with contextlib.AsyncExitStack() as stack:
+            opening = importing.opened(file)
+            copy = await self.services.in_thread(opening.__enter__)
+            stack.push(opening.__exit__)
+            plan = await self.services.in_thread(importing.check, copy, reach)
+            return await importing.import_plan(
+                self.services,
+                plan,
+                replace(visible, history=True),
+                on_conflict=on_conflict,
+                dry_run=dry_run,
+                progress=progress,
+            )
 
     # -- life cycle ---------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from mnemotrace.reach import Reach
 
 from .curating import Curating
 from .discovering import Discovering
+from .exchanging import Exchanging
 from .explaining import Explaining
 from .recalling import Recalling
 from .saving import Saving
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from mnemotrace.core import MemoryCore
 
 
-class MemoryView(Saving, Recalling, Explaining, Curating, Discovering):
+class MemoryView(Saving, Recalling, Explaining, Curating, Discovering, Exchanging):
     """What can be done with the part of a memory that is in reach.
 
     Every method has an async twin with the prefix ``a`` (`aremember`, `arecall`, ...); both run
