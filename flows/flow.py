@@ -34,7 +34,7 @@ def _checked(memory: MemoryView | None) -> MemoryView | None:
 
 
 class MemoryMixin:
-    """Gives a class `self.memory` and `self.remember`, `self.recall`, `self.extract_memories`.
+    """Gives a class `self.memory`, `self.remember`, `self.recall`, `self.retrieve_for` and more.
 
     Set `self.memory` to a `Memory` or to a view of one (a view keeps the object within its
     scopes). Left unset, a default `Memory()` is opened on first use, and closed with
@@ -96,6 +96,14 @@ class MemoryMixin:
     async def arecall(self, query: str, **options: Any) -> Recall:
         """Async twin of `recall`."""
         return await self.memory.arecall(query, **options)
+
+    def retrieve_for(self, task: str, **options: Any) -> str:
+        """Return what is remembered for a task, for its prompt (see `Memory.retrieve_for`)."""
+        return self.memory.retrieve_for(task, **options)
+
+    async def aretrieve_for(self, task: str, **options: Any) -> str:
+        """Async twin of `retrieve_for`."""
+        return await self.memory.aretrieve_for(task, **options)
 
     def extract_memories(self, content: str, **options: Any) -> Extraction:
         """Split a text into atomic statements (see `Memory.extract_memories`)."""

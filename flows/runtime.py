@@ -198,9 +198,11 @@ class Runtime:
         if self.on_loop:
             coro.close()
             raise RuntimeMisuseError(
-                "A blocking memory call was made from inside mnemotrace's own loop (an async "
-                "embedder, model or store callback). Await the async twin there: "
-                "`await memory.arecall(...)` instead of `memory.recall(...)`."
+                "A blocking memory call was made from inside mnemotrace's own loop, by an event "
+                "handler or by an async embedder, model or store callback; it would wait for "
+                "itself. In a coroutine, await the async twin: `await memory.arecall(...)` "
+                "instead of `memory.recall(...)`. An event handler hands the call to a thread of "
+                "its own or to a queue (docs/events.md)."
             )
         future = self.submit(coro)
         assert self._workers is not None

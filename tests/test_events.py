@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import functools
 import logging
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mnemotrace.errors import InvalidInputError
+from mnemotrace import Memory, MemoryMixin
+from mnemotrace.errors import EmbedderError, InvalidInputError
 from mnemotrace.events import (
     BaseEventListener,
     MemoryAnalysisFailedEvent,
@@ -28,6 +33,7 @@ from mnemotrace.events import (
     event_bus,
 )
 from mnemotrace.records import utc_now
+from mnemotrace.testing import FakeEmbedder, RecordingListener
 
 STARTED = MemoryQueryStartedEvent(query="q", limit=3)
 
@@ -246,3 +252,111 @@ def test_registering_while_other_threads_emit_loses_nothing() -> None:
     for thread in threads:
         thread.join()
     assert all(after > earlier for after, earlier in zip(counts, before, strict=True))
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Memory]:
+    with Memory(llm=None, storage=":memory:", embedder=FakeEmbedder(dimension=16)) as memory:
+        memory.remember("The harbour closes at nine.", scope="/port", source="ada")
+        memory.remember("Bob <looks> for a job.", scope="/port", source="bob", private=True)
+        yield memory
+
+
+def test_what_a_task_needs_is_gathered_between_two_events(memory: Memory) -> None:
+    with RecordingListener() as heard:
+        text = memory.scope("/port").retrieve_for("When does the harbour close?", task_id="t-1")
+    assert text == "- The harbour closes at nine. (ada, /port)"
+    assert [event.type for event in heard.events] == [
+        "memory_retrieval_started",
+        "memory_query_started",
+        "memory_query_completed",
+        "memory_retrieval_completed",
+    ]
+    started, *_, completed = heard.events
+    assert isinstance(started, MemoryRetrievalStartedEvent)
+    assert isinstance(completed, MemoryRetrievalCompletedEvent)
+    assert started.task_id == completed.task_id == "t-1"
+    assert completed.memory_content == text
+    assert completed.retrieval_time_ms > 0
+
+
+async def test_the_twin_takes_a_budget_and_whose_memory_it_is(memory: Memory) -> None:
+    assert await memory.aretrieve_for("harbour", budget_tokens=2) == ""
+    text = await memory.aretrieve_for("job", source="bob", limit=1)
+    assert text == "- Bob &lt;looks&gt; for a job. (bob, /port)"
+
+
+def test_a_mixin_gathers_for_a_task_too(memory: Memory) -> None:
+    class Agent(MemoryMixin):
+        pass
+
+    agent = Agent()
+    agent.memory = memory.scope("/port")
+    assert "harbour" in agent.retrieve_for("harbour", task_id="t")
+    assert "harbour" in asyncio.run(agent.aretrieve_for("harbour"))
+
+
+def test_a_task_that_cannot_be_served_ends_with_the_failure_of_its_recall(memory: Memory) -> None:
+    fake = memory._core.services.embedder.embedder
+    fake.fail = True
+    try:
+        with RecordingListener() as heard, pytest.raises(EmbedderError):
+            memory.retrieve_for("harbour", task_id="t-1")
+    finally:
+        fake.fail = False
+    assert [event.type for event in heard.events] == [
+        "memory_retrieval_started",
+        "memory_query_started",
+        "memory_query_failed",
+    ]
+    failed = heard.events[-1]
+    assert isinstance(failed, MemoryQueryFailedEvent)
+    assert failed.trace is not None and failed.trace.status == "error"
+    with pytest.raises(InvalidInputError, match="task_id"):
+        memory.retrieve_for("harbour", task_id=" ")
+
+
+def test_a_handler_that_calls_the_memory_back_is_told_what_to_do(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    def calls_back(source: Memory, event: MemoryEvent) -> None:
+        source.list_records()
+
+    event_bus.on(MemoryQueryCompletedEvent)(calls_back)
+    try:
+        with caplog.at_level(logging.ERROR):
+            assert memory.recall("harbour")
+    finally:
+        event_bus.off(calls_back)
+    assert "RuntimeMisuseError" in caplog.text
+    assert "by an event handler" in caplog.text
+    assert "hands the call to a thread" in caplog.text
+
+
+EVENTS_PAGE = Path(__file__).resolve().parents[1] / "docs" / "events.md"
+
+
+def test_the_page_tells_of_every_event_and_attribute() -> None:
+    text = EVENTS_PAGE.read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|$", text, re.MULTILINE))
+    events = {kind.__name__: kind for kind in MemoryEvent.__subclasses__()}
+    assert rows.keys() == events.keys()
+    shared = {field.name for field in dataclasses.fields(MemoryEvent)}
+    for name, kind in events.items():
+        own = {field.name for field in dataclasses.fields(kind)} - shared
+        assert set(re.findall(r"`(\w+)`", rows[name])) - {"Recall"} == own, name
+
+
+def test_the_listener_on_the_page_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    text = EVENTS_PAGE.read_text(encoding="utf-8")
+    [(code, output)] = re.findall(
+        r"^```python runnable\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL | re.MULTILINE
+    )
+    before = event_bus._registered
+    try:
+        exec(compile(code, str(EVENTS_PAGE), "exec"), {})
+    finally:
+        for _, handler in event_bus._registered:
+            if handler not in [known for _, known in before]:
+                event_bus.off(handler)
+    assert capsys.readouterr().out == output

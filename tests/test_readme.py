@@ -25,6 +25,9 @@ DOCUMENTS = [
     ROOT / "docs" / "embedders.md",
     ROOT / "docs" / "tracing.md",
     ROOT / "docs" / "explaining.md",
+    ROOT / "docs" / "events.md",
+    ROOT / "docs" / "telemetry.md",
+    ROOT / "docs" / "cli.md",
 ]
 
 _FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -246,7 +246,7 @@ class MemoryCore:
                     await self._search_once(run)
                 note(results=len(run.matches), confidence=run.confidence)
         except Exception as error:
-            self._emit(MemoryQueryFailedEvent, query=query, error=str(error))
+            self._emit(MemoryQueryFailedEvent, query=query, error=str(error), trace=trace)
             raise
         self._warn(run.failures)
         result = Recall(
@@ -506,6 +506,7 @@ class MemoryCore:
         progress: Progress | None,
     ) -> Imported:
         """Check an export file, then write what of it is not stored yet."""
+        on_conflict = importing.checked_choice(on_conflict)
         await self._settled()
         async with contextlib.AsyncExitStack() as stack:
             opening = importing.opened(file)

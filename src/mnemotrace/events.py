@@ -1,8 +1,10 @@
 """Memory events: what a memory announces about its work, and the bus that carries it.
 
 Every operation emits events with ``source_type="unified_memory"``. A handler is a plain function
-``handler(source, event)``; it runs in the thread that emits, so keep it short. A handler that
-raises is logged and never disturbs the memory.
+``handler(source, event)``; it runs in the thread that emits, so keep it short. That thread is
+mostly the memory's own loop, where a blocking call such as ``source.recall(...)`` is refused: hand
+such work to a thread, a task or a queue. A handler that raises is logged and never disturbs the
+memory.
 """
 
 from __future__ import annotations
@@ -64,11 +66,15 @@ class MemoryQueryCompletedEvent(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryQueryFailedEvent(MemoryEvent):
-    """A recall failed; the caller gets the error too."""
+    """A recall failed; the caller gets the error too.
+
+    `trace` is the record of the run up to there; None when tracing is off.
+    """
 
     type: ClassVar[str] = "memory_query_failed"
     query: str
     error: str
+    trace: Trace | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +115,10 @@ class MemorySaveFailedEvent(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryRetrievalStartedEvent(MemoryEvent):
-    """Memory for an agent's task is being gathered."""
+    """Memory for an agent's task is being gathered, by `retrieve_for`.
+
+    `task_id` is the caller's name for the task; None when it gave none.
+    """
 
     type: ClassVar[str] = "memory_retrieval_started"
     task_id: str | None = None

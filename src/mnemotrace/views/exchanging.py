@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from mnemotrace.errors import InvalidInputError
 from mnemotrace.flows.requests import checked_filter, checked_labels, checked_time
-from mnemotrace.transfer.exporting import Exported, Progress, Target
-from mnemotrace.transfer.importing import checked_choice
 from mnemotrace.twins import awaitable, blocking
 
 from .base import Handle, Time
 
 if TYPE_CHECKING:
+    from mnemotrace.transfer.exporting import Exported, Progress, Target
     from mnemotrace.transfer.importing import Imported, OnConflict, Source
 
 
@@ -117,7 +116,6 @@ class Exchanging(Handle):
             EmbedderError, StoreError: what was written by then stays; importing again goes on.
         """
         self._reach.require_writable()
-        choice = checked_choice(on_conflict)
         if not isinstance(dry_run, bool):
             raise InvalidInputError(f"dry_run must be True or False, not {dry_run!r}.")
         visible = self._seen_by(source, include_private)
@@ -125,7 +123,7 @@ class Exchanging(Handle):
             file,
             self._reach,
             visible,
-            on_conflict=choice,
+            on_conflict=on_conflict,
             dry_run=dry_run,
             progress=progress,
         )

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Literal
 
+from mnemotrace.events import (
+    MemoryRetrievalCompletedEvent,
+    MemoryRetrievalStartedEvent,
+    event_bus,
+)
+from mnemotrace.flows.requests import checked_count, checked_name
 from mnemotrace.live import astreaming, streaming
 from mnemotrace.records import Recall
 from mnemotrace.twins import awaitable, blocking
@@ -13,7 +20,7 @@ from .base import Depth, Handle, Time
 
 
 class Recalling(Handle):
-    """The methods that answer a query."""
+    """The methods that answer a query, or gather what a task needs."""
 
     async def _recall(
         self,
@@ -105,3 +112,68 @@ class Recalling(Handle):
 
     recall_stream = streaming(_recall)
     arecall_stream = astreaming(_recall)
+
+    async def _retrieve_for(
+        self,
+        task: str,
+        *,
+        task_id: str | None = None,
+        scope: str | None = None,
+        categories: Iterable[str] | None = None,
+        limit: int = 10,
+        depth: Depth = "deep",
+        budget_tokens: int | None = None,
+        source: str | None = None,
+        include_private: bool = False,
+        now: Time | None = None,
+    ) -> str:
+        """Return what is remembered for an agent's task, as text for its prompt.
+
+        It is a `recall` whose result is formatted (see `Recall.format`): one line for each memory,
+        best first, in which nothing is markup. Between `MemoryRetrievalStartedEvent` and
+        `MemoryRetrievalCompletedEvent`, which carry the task's id, listeners also get the events
+        of the recall. When it fails, `MemoryQueryFailedEvent` is the last of them.
+
+        Args:
+            task: what is to be done, in words.
+            task_id: your own name for the task, for listeners.
+            scope: only this subtree.
+            categories: only records with at least one of these.
+            limit: the most memories.
+            depth: as in `recall`.
+            budget_tokens: the most tokens the text may have; None for no bound.
+            source: only records of this source; its private ones are visible.
+            include_private: everyone's private records, too.
+            now: the time from which recency is judged.
+
+        Returns:
+            The text; ``""`` when nothing is remembered that may be seen.
+
+        Raises:
+            As `recall`.
+        """
+        name = checked_name(task_id, "task_id")
+        if budget_tokens is not None:
+            budget_tokens = checked_count(budget_tokens, "budget_tokens")
+        begun = time.perf_counter()
+        event_bus.emit(self._core.owner, MemoryRetrievalStartedEvent(task_id=name))
+        found = await self._recall(
+            task,
+            scope,
+            categories,
+            limit,
+            depth,
+            source,
+            include_private,
+            now=now,
+        )
+        text = await self._runtime.in_thread(found.format, budget_tokens)
+        elapsed = (time.perf_counter() - begun) * 1000
+        done = MemoryRetrievalCompletedEvent(
+            task_id=name, memory_content=text, retrieval_time_ms=elapsed
+        )
+        event_bus.emit(self._core.owner, done)
+        return text
+
+    retrieve_for = blocking(_retrieve_for)
+    aretrieve_for = awaitable(_retrieve_for)
