@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,9 @@ from .stores.selection import Selection
 _EVERYTHING = Selection(include_private=True, history=True)
 
 
-async def reindex_store(services: Services, batch_size: int) -> int:
+async def reindex_store(
+    services: Services, batch_size: int, progress: Callable[[int, int], object] | None = None
+) -> int:
     """Fill the next generation of a store with this embedder's vectors and put it in force.
 
     Writers of this process wait meanwhile. Returns the number of versions re-embedded.
@@ -31,8 +33,9 @@ async def reindex_store(services: Services, batch_size: int) -> int:
     if store.manifest() is None:
         return 0
     fingerprint = await services.embedder.fingerprint()
-    written = 0
+    written = seen = 0
     async with services.write_lock:
+        total = await services.in_thread(store.count, _EVERYTHING) if progress else 0
         target = await services.in_thread(store.begin_reindex, fingerprint)
         await services.in_thread(_drop_stale, store, target, batch_size)
         cursor: str | None = None
@@ -49,6 +52,9 @@ async def reindex_store(services: Services, batch_size: int) -> int:
                 ]
                 await services.in_thread(target.commit, WriteBatch(versions))
                 written += len(missing)
+            seen += len(page)
+            if progress is not None:
+                progress(seen, total)
             if cursor is None:
                 break
         await services.in_thread(store.finish_reindex)
@@ -94,6 +100,7 @@ def reindex(
     batch_size: int = 256,
     api_key: str | None = None,
     prefer_grpc: bool = False,
+    progress: Callable[[int, int], object] | None = None,
 ) -> int:
     """Re-embed a store with another embedder; needs neither the old embedder nor its model.
 
@@ -104,6 +111,9 @@ def reindex(
         storage: as for `mnemotrace.Memory`.
         embedder: the new one, as for `mnemotrace.Memory`.
         batch_size: versions per embedder call.
+        api_key: of the Qdrant server.
+        prefer_grpc: talk gRPC to the Qdrant server.
+        progress: called with how many versions are done and how many there are; quick.
 
     Returns:
         How many stored versions were re-embedded; 0 for a new store.
@@ -119,6 +129,6 @@ def reindex(
         service = resolve_embedder(embedder, None)
         llm = LLMService(resolve_llm(None), config.llm_concurrency, config.llm_timeout)
         services = Services(store, service, llm, config, runtime)
-        return runtime.run(reindex_store(services, batch_size))
+        return runtime.run(reindex_store(services, batch_size, progress))
     finally:
         store.close()

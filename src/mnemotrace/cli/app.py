@@ -1,8 +1,9 @@
-"""The command line: its commands, and how errors become exit codes."""
+"""The command line: its commands, and how what goes wrong becomes an exit code."""
 
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -12,14 +13,21 @@ import typer
 from mnemotrace import __version__
 from mnemotrace.errors import MnemotraceError
 
-from . import reading, writing
-from .options import Storage
-from .output import one_line
+from . import checking, exchanging, reading, writing
+from .examples import epilog
+from .options import AsJson, Storage
+from .output import OutputClosedError, logs_on_stderr, one_line, print_json
+
+FAILED = 1
+INTERRUPTED = 130
+CLOSED_PIPE = 141
+"""As a shell reports a program that wrote to a pipe nobody reads any more."""
 
 app = typer.Typer(
     name="mnemotrace",
     help="Agent memory you can trace. Every command takes --help.",
-    epilog="Exit codes: 0 done, 1 an error (one line on stderr), 2 a wrong command line.",
+    epilog="Exit codes: 0 done, 1 an error (one line on stderr), 2 a wrong command line, "
+    "130 interrupted, 141 nobody reads the output any more. `doctor` has its own.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -45,44 +53,85 @@ def _root(
     pass
 
 
-@app.command()
-def demo(storage: Storage = None) -> None:
+def demo(as_json: AsJson = False, storage: Storage = None) -> None:
     """Remember a transcript, recall from it, show the steps.
 
     The transcript is of meetings in English, Korean and Chinese. No network and no key are
     needed. Without --storage, everything is gone afterwards.
     """
-    from mnemotrace.demo import run_demo
+    from mnemotrace.demo import demo_data, run_demo
 
-    run_demo(storage)
+    if as_json:
+        print_json(demo_data(storage))
+    else:
+        run_demo(storage)
 
 
-COMMANDS: tuple[Callable[..., Any], ...] = (
-    writing.remember,
-    reading.recall,
-    reading.list_records,
-    reading.show,
-    reading.tree,
-    reading.info,
-    writing.forget,
-    writing.reset,
-)
-for command in COMMANDS:
-    app.command(command.__name__.removesuffix("_records"))(command)
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "demo": demo,
+    "remember": writing.remember,
+    "recall": reading.recall,
+    "list": reading.list_records,
+    "show": reading.show,
+    "tree": reading.tree,
+    "info": reading.info,
+    "forget": writing.forget,
+    "reset": writing.reset,
+    "export": exchanging.export,
+    "import": exchanging.import_file,
+    "reindex": exchanging.reindex,
+    "doctor": checking.doctor,
+}
+for name, command in COMMANDS.items():
+    app.command(name, epilog=epilog(name))(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 an error, 2 a wrong command line.
+    """Run the command line and exit.
 
     Args:
         arguments: the words after the command's name; those of this process when None.
+
+    Raises:
+        SystemExit: always; 0 done, 1 an error, 2 a wrong command line, 130 after Ctrl-C, 141 when
+            nobody reads the output any more, and what `doctor` found.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a letter gets an escape instead of a crash.
             stream.reconfigure(errors="backslashreplace")
+    with logs_on_stderr():
+        code = _run(arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = CLOSED_PIPE
+    if code == CLOSED_PIPE:
+        _drop_output()
+    raise SystemExit(code)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         app(None if arguments is None else list(arguments), prog_name="mnemotrace")
-    except MnemotraceError as error:
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 0
+    except (OutputClosedError, BrokenPipeError):
+        return CLOSED_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (MnemotraceError, ImportError, TimeoutError) as error:
         typer.echo(f"mnemotrace: {one_line(str(error) or type(error).__name__)}", err=True)
-        raise SystemExit(1) from None
+        return FAILED
+    return 0
+
+
+def _drop_output() -> None:
+    """Send what is left to be written nowhere, so that Python's own flush at exit says nothing."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, sys.stdout.fileno())
+    except (OSError, ValueError):
+        return  # it is no real file, and so no pipe
+    finally:
+        os.close(nowhere)

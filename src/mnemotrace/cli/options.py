@@ -16,6 +16,17 @@ from mnemotrace.memory import DEFAULT_LLM, Memory
 
 DEFAULT_PLACE = "$MNEMOTRACE_STORAGE_DIR/memory, else ./.mnemotrace/memory"
 
+
+def parse_time(value: str) -> datetime:
+    """Read an ISO 8601 date or time; without a zone it is UTC."""
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{value!r} is not a date or time such as 2025-09-30 or 2025-09-30T18:00+09:00."
+        ) from None
+
+
 Storage = Annotated[
     str | None,
     typer.Option(
@@ -45,6 +56,14 @@ IncludePrivate = Annotated[
 MetadataFilter = Annotated[
     list[str] | None,
     typer.Option("--metadata", metavar="KEY=VALUE", help="Only with this value; may be repeated."),
+]
+Since = Annotated[
+    datetime | None,
+    typer.Option(parser=parse_time, metavar="TIME", help="Only created then or later."),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option(parser=parse_time, metavar="TIME", help="Only created before."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -92,16 +111,6 @@ def key_values(pairs: Sequence[str] | None) -> dict[str, Any] | None:
         except json.JSONDecodeError:
             found[key.strip()] = value
     return found
-
-
-def parse_time(value: str) -> datetime:
-    """Read an ISO 8601 date or time; without a zone it is UTC."""
-    try:
-        return datetime.fromisoformat(value)
-    except ValueError:
-        raise typer.BadParameter(
-            f"{value!r} is not a date or time such as 2025-09-30 or 2025-09-30T18:00+09:00."
-        ) from None
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -1,13 +1,22 @@
-"""How records are printed. A memory's text is data: it cannot steer the terminal."""
+"""How things are printed. A memory's text is data: it cannot steer the terminal.
+
+Results go to stdout; notes, warnings and progress to stderr, where they are in no script's way.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 import typer
 
+from mnemotrace.errors import InvalidInputError
 from mnemotrace.records import MemoryMatch, MemoryRecord, Recall
 from mnemotrace.trace_views import visible
 
@@ -15,14 +24,90 @@ LIST_WIDTH = 100
 """Characters of a text in a listing; `show` prints all of it."""
 
 
+class OutputClosedError(Exception):
+    """Nobody reads the output any more, as when it is piped into ``head``."""
+
+
+def echo(text: str) -> None:
+    """Print a line of the result.
+
+    Raises:
+        OutputClosedError: nobody reads it any more.
+    """
+    try:
+        typer.echo(text)
+    except BrokenPipeError:
+        raise OutputClosedError from None
+
+
 def print_json(value: Any) -> None:
     """Print JSON with every script readable."""
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def note(text: str) -> None:
-    """Say something to the person on stderr, where it is in no script's way."""
+    """Say something to the person on stderr."""
     typer.echo(text, err=True)
+
+
+class BinaryOutput:
+    """Standard output as a file of bytes: UTF-8 whatever the terminal's own encoding is."""
+
+    def write(self, data: bytes) -> None:
+        """Write and, as far as that is a pipe, hand it on.
+
+        Raises:
+            OutputClosedError: nobody reads it any more.
+        """
+        try:
+            sys.stdout.buffer.write(data)
+        except BrokenPipeError:
+            raise OutputClosedError from None
+
+
+class _Notes(logging.Handler):
+    """Prints warnings as one line each, with nothing in it that could steer the terminal."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f" ({type(record.exc_info[1]).__name__}: {record.exc_info[1]})"
+        note(f"mnemotrace: {record.levelname.lower()}: {one_line(text)}")
+
+
+@contextmanager
+def logs_on_stderr() -> Iterator[None]:
+    """Print what mnemotrace logs, from warnings on, to stderr while a command runs."""
+    handler = _Notes(logging.WARNING)
+    logger = logging.getLogger("mnemotrace")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Give a function to report progress to; it is shown on stderr, on a terminal only.
+
+    Yields:
+        A function of how many are done and how many there are; None where nothing is shown.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+
+        def report(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield report
 
 
 def one_line(text: str) -> str:
@@ -124,3 +209,21 @@ def recall_json(recall: Recall, *, trace: bool) -> dict[str, Any]:
     if trace:
         data["trace"] = recall.trace.to_json() if recall.trace else None
     return data
+
+
+_TREE_LINE = re.compile(r"( *)(/.*) \((\d+) records?\)", re.DOTALL)
+
+
+def tree_json(tree: str) -> list[dict[str, Any]]:
+    """Return the text of `Memory.tree` as nested JSON data: path, records, and the scopes below."""
+    top: list[dict[str, Any]] = []
+    levels = [top]
+    for line in tree.split("\n"):
+        found = _TREE_LINE.fullmatch(line)
+        if found is None:
+            raise InvalidInputError(f"The tree has a line that is no scope: {line!r}.")
+        below: list[dict[str, Any]] = []
+        depth = len(found[1]) // 2
+        levels[depth].append({"path": found[2], "records": int(found[3]), "scopes": below})
+        levels[depth + 1 :] = [below]
+    return top

@@ -17,15 +17,19 @@ from .options import (
     NoLlm,
     Path,
     Scope,
+    Since,
     Source,
     Storage,
+    Until,
     Viewer,
     key_values,
     open_memory,
     parse_time,
+    stdin_text,
 )
 from .output import (
     day,
+    echo,
     match_lines,
     note,
     one_line,
@@ -35,16 +39,9 @@ from .output import (
     record_json,
     record_line,
     record_page,
+    tree_json,
 )
 
-Since = Annotated[
-    datetime | None,
-    typer.Option(parser=parse_time, metavar="TIME", help="Only created then or later."),
-]
-Until = Annotated[
-    datetime | None,
-    typer.Option(parser=parse_time, metavar="TIME", help="Only created before."),
-]
 AsOf = Annotated[
     datetime | None,
     typer.Option("--as-of", parser=parse_time, metavar="TIME", help="As the memory stood then."),
@@ -52,7 +49,10 @@ AsOf = Annotated[
 
 
 def recall(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What you want to know.")],
+    query: Annotated[
+        str,
+        typer.Argument(metavar="QUERY", help="What you want to know; - reads standard input."),
+    ],
     scope: Scope = None,
     depth: Annotated[
         Literal["deep", "shallow"],
@@ -73,9 +73,10 @@ def recall(
 ) -> None:
     """Print the memories that answer a query, best first."""
     conditions = key_values(metadata)
+    asked = stdin_text().strip() if query == "-" else query
     with open_memory(storage, llm=not no_llm, must_exist=True) as memory:
         found = memory.recall(
-            query,
+            asked,
             scope=scope,
             categories=category or None,
             limit=limit,
@@ -91,7 +92,7 @@ def recall(
         print_json(recall_json(found, trace=trace))
         return
     for rank, match in enumerate(found, 1):
-        typer.echo(match_lines(rank, match))
+        echo(match_lines(rank, match))
     if not found:
         note("Nothing found.")
     for gap in found.evidence_gaps:
@@ -99,7 +100,7 @@ def recall(
     for error in found.errors:
         note(f"Part of the search failed: {one_line(error)}")
     if trace and found.trace:
-        typer.echo(("\n" if found else "") + found.trace.render())
+        echo(("\n" if found else "") + found.trace.render())
 
 
 def list_records(
@@ -136,10 +137,10 @@ def list_records(
         print_json([record_json(record) for record in records[:limit]])
     else:
         for record in records[:limit]:
-            typer.echo(record_line(record))
+            echo(record_line(record))
         if not records:
             note("Nothing to list.")
-    if more:
+    if more and limit:
         note(f"There are more; go on with --offset {offset + limit}.")
 
 
@@ -169,7 +170,7 @@ def show(
         data = [record_json(version) for version in versions]
         print_json(data if history else data[0])
     else:
-        typer.echo("\n\n".join(record_page(version) for version in versions))
+        echo("\n\n".join(record_page(version) for version in versions))
 
 
 def tree(
@@ -177,12 +178,16 @@ def tree(
     max_depth: Annotated[int, typer.Option(min=0, help="Levels below PATH.")] = 3,
     source: Viewer = None,
     include_private: IncludePrivate = False,
+    as_json: AsJson = False,
     storage: Storage = None,
 ) -> None:
     """Print the scopes as a tree with counts."""
     with open_memory(storage, must_exist=True) as memory:
         text = memory.tree(path, max_depth, source=source, include_private=include_private)
-    typer.echo(printable(text))
+    if as_json:
+        print_json(tree_json(text))
+    else:
+        echo(printable(text))
 
 
 def info(
@@ -207,4 +212,4 @@ def info(
         ("scopes below", ", ".join(summary.child_scopes) or "-"),
     )
     for name, value in rows:
-        typer.echo(f"{name:<14}{one_line(value)}")
+        echo(f"{name:<14}{one_line(value)}")

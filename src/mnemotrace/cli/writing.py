@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from mnemotrace.errors import RecordNotFoundError
+from mnemotrace.records import Forgotten
 
 from .options import (
     AsJson,
@@ -25,7 +26,7 @@ from .options import (
     parse_time,
     stdin_text,
 )
-from .output import print_json, record_json, record_line
+from .output import echo, print_json, record_json, record_line
 
 
 def remember(
@@ -56,6 +57,10 @@ def remember(
         datetime | None,
         typer.Option(parser=parse_time, metavar="TIME", help="When it was said; now by default."),
     ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The conversation this is the next turn of."),
+    ] = None,
     record_id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="An id of your own.")
     ] = None,
@@ -77,11 +82,12 @@ def remember(
             private=private,
             created_at=created_at,
             record_id=record_id,
+            session=session,
         )
     if as_json:
         print_json(record_json(record))
     else:
-        typer.echo(record_line(record))
+        echo(record_line(record))
 
 
 def forget(
@@ -133,24 +139,31 @@ def forget(
             "forgotten. Private records need --source or --include-private."
         )
     if as_json:
-        print_json(
-            {
-                "forgotten": int(gone),
-                "versions": gone.versions,
-                "erased": gone.erased,
-                "record_ids": list(gone.record_ids),
-            }
-        )
+        print_json(_forgotten_json(gone))
     else:
-        typer.echo(_count("Forgot", gone))
+        echo(_count("Forgot", gone))
 
 
-def reset(scope: Scope = None, yes: Yes = False, storage: Storage = None) -> None:
+def reset(
+    scope: Scope = None, yes: Yes = False, as_json: AsJson = False, storage: Storage = None
+) -> None:
     """Erase all memories, private ones too."""
     with open_memory(storage, must_exist=True) as memory:
         confirm(f"Erase every memory in {scope or '/'}, private ones included?", yes=yes)
         gone = memory.reset(scope)
-    typer.echo(_count("Erased", gone))
+    if as_json:
+        print_json(_forgotten_json(gone))
+    else:
+        echo(_count("Erased", gone))
+
+
+def _forgotten_json(gone: Forgotten) -> dict[str, Any]:
+    return {
+        "forgotten": int(gone),
+        "versions": gone.versions,
+        "erased": gone.erased,
+        "record_ids": list(gone.record_ids),
+    }
 
 
 def _count(verb: str, number: int) -> str:

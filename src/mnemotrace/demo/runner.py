@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from mnemotrace.memory import Memory
 from mnemotrace.records import Recall
@@ -75,14 +75,7 @@ def run_demo(storage: str | None = None, out: TextIO | None = None) -> None:
     turns = read_transcript()
     meetings = {(turn.date, turn.meeting) for turn in turns}
     began = time.perf_counter()
-    # All of it was said within one month, so being newer counts for less than by default.
-    with Memory(
-        llm=None,
-        embedder="bundled",
-        storage=storage or ":memory:",
-        semantic_weight=0.7,
-        recency_weight=0.1,
-    ) as memory:
+    with _open(storage) as memory:
         _heading(console, "Remember: no network, no key, no language model")
         records = memory.remember_many([as_memory(turn) for turn in turns]).wait()
         console.print(
@@ -93,7 +86,7 @@ def run_demo(storage: str | None = None, out: TextIO | None = None) -> None:
         console.print(memory.tree())
         _heading(console, "Recall: score, memory, then when, where and why")
         for question in QUESTIONS:
-            answer = memory.recall(question.text, limit=MATCHES, scope=question.scope, now=ASKED_AT)
+            answer = _ask(memory, question)
             _print_answer(console, question, answer)
         _heading(console, "Trace: the steps of the last recall")
         if answer.trace is not None:
@@ -103,6 +96,55 @@ def run_demo(storage: str | None = None, out: TextIO | None = None) -> None:
             f"\nThe memory is kept in {storage}. Ask it more:\n"
             f'  mnemotrace recall "Who answers the phone at night?" --storage {storage}'
         )
+
+
+def demo_data(storage: str | None = None) -> dict[str, Any]:
+    """Run the demo and return what it found, as JSON data; else as `run_demo`."""
+    turns = read_transcript()
+    with _open(storage) as memory:
+        records = memory.remember_many([as_memory(turn) for turn in turns]).wait()
+        answers = [(question, _ask(memory, question)) for question in QUESTIONS]
+        scopes = memory.info("/").child_scopes
+    trace = answers[-1][1].trace
+    return {
+        "turns": len(turns),
+        "records": len({record.id for record in records}),
+        "scopes": scopes,
+        "answers": [
+            {
+                "question": question.text,
+                "languages": question.languages,
+                "scope": question.scope,
+                "confidence": answer.confidence,
+                "matches": [
+                    {
+                        **match.explain(),
+                        "content": match.record.content,
+                        "scope": match.record.scope,
+                        "created_at": match.record.created_at.isoformat(),
+                    }
+                    for match in answer
+                ],
+            }
+            for question, answer in answers
+        ],
+        "trace": trace.to_json() if trace else None,
+    }
+
+
+def _open(storage: str | None) -> Memory:
+    # All of it was said within one month, so being newer counts for less than by default.
+    return Memory(
+        llm=None,
+        embedder="bundled",
+        storage=storage or ":memory:",
+        semantic_weight=0.7,
+        recency_weight=0.1,
+    )
+
+
+def _ask(memory: Memory, question: Question) -> Recall:
+    return memory.recall(question.text, limit=MATCHES, scope=question.scope, now=ASKED_AT)
 
 
 def as_memory(turn: Turn) -> dict[str, object]:

@@ -1,0 +1,47 @@
+"""Examples that `--help` shows, by command. The tests run every one of them, in this order."""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "demo": ("mnemotrace demo", "mnemotrace demo --json > demo.json"),
+    "remember": (
+        'mnemotrace remember "We chose PostgreSQL." --scope /shop --category decision --id pg',
+        'mnemotrace remember "Ana: I live in Oslo." --session monday --source ana --private',
+        "mnemotrace remember - --scope /notes --no-llm < note.txt",
+    ),
+    "recall": (
+        'mnemotrace recall "Which database did we choose?" --trace',
+        "mnemotrace recall database --scope /shop --depth shallow --limit 3 --json",
+        "mnemotrace recall - --source ana < question.txt",
+    ),
+    "list": (
+        "mnemotrace list --scope /shop --limit 20",
+        "mnemotrace list --json --include-private",
+    ),
+    "show": ("mnemotrace show pg", "mnemotrace show pg --history --json"),
+    "tree": ("mnemotrace tree", "mnemotrace tree /shop --max-depth 1 --json"),
+    "info": ("mnemotrace info /shop", "mnemotrace info --json"),
+    "export": (
+        "mnemotrace export memory.jsonl --history --include-private",
+        "mnemotrace export --scope /shop > shop.jsonl",
+        "mnemotrace export memory.jsonl --embeddings --json",
+    ),
+    "import": (
+        "mnemotrace import memory.jsonl --dry-run",
+        "mnemotrace import memory.jsonl --storage ./copy --json",
+        "mnemotrace import - --on-conflict skip < shop.jsonl",
+    ),
+    "reindex": ("mnemotrace reindex bundled",),
+    "doctor": ("mnemotrace doctor", "mnemotrace doctor --storage ./copy --json"),
+    "forget": (
+        "mnemotrace forget pg --retire --yes",
+        "mnemotrace forget --scope /notes --older-than 2030-01-01 --yes --json",
+    ),
+    "reset": ("mnemotrace reset --scope /shop --yes", "mnemotrace reset --yes --json"),
+}
+
+
+def epilog(command: str) -> str:
+    """Return the examples of a command for the end of its help, lines kept as they are."""
+    lines = "\n".join(f"  {example}" for example in EXAMPLES[command])
+    return f"\b\nExamples:\n{lines}"

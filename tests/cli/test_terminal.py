@@ -1,0 +1,117 @@
+"""The command as a process: pipes that close, Ctrl-C, logs, terminals without colour."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mnemotrace import Memory
+
+from .conftest import Cli
+
+COMMAND = [sys.executable, "-m", "mnemotrace"]
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes of POSIX")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that no process has open."""
+    folder = tmp_path_factory.mktemp("terminal") / "store"
+    with Memory(llm=None, storage=folder, embedder="bundled") as memory:
+        memory.remember("The harbour closes at nine.", scope="/port")
+    return folder
+
+
+def test_a_warning_is_one_line_on_stderr_and_steers_nothing(
+    cli: Cli, remember: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember("One")
+
+    def warns(*args: object) -> None:
+        logging.getLogger("mnemotrace.x").warning("red \x1b[31m\nline %s", "two")
+
+    monkeypatch.setattr("mnemotrace.memory.Memory.drain_writes", warns)
+    done = cli("list", "--json")
+    assert done.err == "mnemotrace: warning: red \\x1b[31m line two\n"
+    assert len(done.json) == 1
+    cli("list")
+    assert logging.getLogger("mnemotrace").handlers == []
+
+
+def test_no_progress_is_shown_where_nobody_watches(cli: Cli, remember: Callable[..., str]) -> None:
+    remember("One")
+    assert cli("export", "m.jsonl").err == ""
+    assert cli("import", "m.jsonl").err == ""
+
+
+@POSIX
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words", [["list"], ["export"], ["recall", "harbour", "--no-llm", "--json"]], ids=lambda w: w[0]
+)
+def test_a_reader_that_has_left_is_no_crash(store: Path, words: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [*COMMAND, *words, "--storage", str(store)],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@POSIX
+@pytest.mark.slow
+def test_ctrl_c_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "remember", "-", "--storage", str(tmp_path / "store")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONFAULTHANDLER": "0"},
+    )
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        # It reads standard input by then, or will have ended by the signal all the same.
+        time.sleep(0.5)
+        if _waits_for_input(process.pid):
+            process.send_signal(signal.SIGINT)
+            break
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert (out, errors) == (b"", b"")
+
+
+def _waits_for_input(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/wchan")
+    try:
+        return "pipe" in status.read_text("utf-8") or not status.exists()
+    except OSError:
+        return True
+
+
+@pytest.mark.slow
+def test_a_narrow_terminal_without_colour_gets_plain_text(store: Path) -> None:
+    words = ["recall", "harbour", "--trace", "--no-llm", "--storage", str(store)]
+    done = subprocess.run(
+        [*COMMAND, *words],
+        capture_output=True,
+        check=False,
+        env=os.environ | {"NO_COLOR": "1", "COLUMNS": "30", "TERM": "dumb"},
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\x1b" not in done.stdout
+    trace = done.stdout.decode().split("\n\n")[1]
+    assert max(map(len, trace.splitlines())) <= 30
