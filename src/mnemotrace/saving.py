@@ -9,6 +9,7 @@ runtime's loop, but for opening and closing a queue, which any thread may do.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import threading
 import weakref
@@ -49,6 +50,8 @@ class _Job:
     attempts: int = 0
     saved: dict[str, MemoryRecord] = field(default_factory=dict)
     """What each text became so far, by the record id it was accepted with."""
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    """That of whoever accepted it, so that its save is recorded as work of that caller."""
 
 
 class SaveQueue:
@@ -128,7 +131,7 @@ class SaveQueue:
         while not self._jobs.empty():
             job = self._jobs.get_nowait()
             try:
-                await self._process(job)
+                await self._runtime.loop.create_task(self._process(job), context=job.context)
             except asyncio.CancelledError:
                 raise
             except Exception as error:
@@ -230,6 +233,12 @@ def queue_for(store: StorageBackend, runtime: Runtime, encode: Encode) -> SaveQu
             queue = _queues[store.place] = SaveQueue(store, runtime)
         queue.encoders.append(encode)
         return queue
+
+
+def open_queues() -> list[SaveQueue]:
+    """Return the queues of all stores that are open in this process."""
+    with _lock:
+        return list(_queues.values())
 
 
 async def give_back(
