@@ -12,6 +12,7 @@ from mnemotrace.events import (
     MemoryEvent,
     MemoryEventBus,
     MemoryQueryCompletedEvent,
+    MemoryRetrievalCompletedEvent,
     MemorySaveCompletedEvent,
 )
 
@@ -29,6 +30,10 @@ class Monitor(BaseEventListener):
         @event_bus.on(MemoryQueryCompletedEvent)
         def on_recalled(source: object, event: MemoryQueryCompletedEvent) -> None:
             print(f"found in {event.query_time_ms:7.1f} ms: {event.query}")
+
+        @event_bus.on(MemoryRetrievalCompletedEvent)
+        def on_task(source: object, event: MemoryRetrievalCompletedEvent) -> None:
+            print(f"task {event.task_id} gets: {event.memory_content}")
 
         @event_bus.on(MemoryAnalysisFailedEvent)
         def on_degraded(source: object, event: MemoryAnalysisFailedEvent) -> None:
@@ -54,6 +59,7 @@ def main() -> None:
         memory.remember("The tower clock is two minutes fast.", scope="/town")
         memory.remember("The market is on Saturday.", scope="/town")
         memory.recall("When is the market?")
+        memory.retrieve_for("Plan a trip to the market.", task_id="trip", limit=1)
 
     # Texts without scope, categories and importance are analysed by the model. When it fails,
     # they are saved all the same.

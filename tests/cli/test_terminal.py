@@ -21,10 +21,21 @@ COMMAND = [sys.executable, "-m", "mnemotrace"]
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes of POSIX")
 
 
+def test_progress_is_shown_on_a_terminal(
+    cli: Cli, remember: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember("One")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    shown = cli("export", "m.jsonl")
+    assert "Exporting" in shown.err
+    assert "Exporting" not in shown.out
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store that no process has open."""
-    folder = tmp_path_factory.mktemp("terminal") / "store"
+    folder = tmp_path_factory.mktemp("terminal") / "memory"
     with Memory(llm=None, storage=folder, embedder="bundled") as memory:
         memory.remember("The harbour closes at nine.", scope="/port")
     return folder
@@ -54,18 +65,17 @@ def test_no_progress_is_shown_where_nobody_watches(cli: Cli, remember: Callable[
 
 @POSIX
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "words", [["list"], ["export"], ["recall", "harbour", "--no-llm", "--json"]], ids=lambda w: w[0]
-)
+@pytest.mark.parametrize("words", [["list"], ["export"], ["demo"], ["--help"]], ids=lambda w: w[0])
 def test_a_reader_that_has_left_is_no_crash(store: Path, words: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
         done = subprocess.run(
-            [*COMMAND, *words, "--storage", str(store)],
+            [*COMMAND, *words],
             stdout=writing,
             stderr=subprocess.PIPE,
             check=False,
+            env=os.environ | {"MNEMOTRACE_STORAGE_DIR": str(store.parent)},
         )
     finally:
         os.close(writing)

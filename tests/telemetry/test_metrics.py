@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.metrics import NoOpMeter
 
 from mnemotrace.errors import EmbedderError, SaveError
 from mnemotrace.llm.protocol import LLMReply
-from mnemotrace.telemetry import instrument
+from mnemotrace.telemetry import conventions, instrument
+from mnemotrace.telemetry.metrics import MetricWriter
 from mnemotrace.testing import FakeEmbedder, ScriptedLLM
 
 from .conftest import Kept, OpenMemory
@@ -126,3 +130,26 @@ def test_after_its_end_nothing_is_recorded_and_a_new_one_is_observed_again(
         memory.recall("harbour")
         assert by(otel.points("mnemotrace.recall.duration")).count == 2
         assert pending(otel) == {"waiting": 0, "retrying": 0}
+
+
+def test_the_page_names_every_metric_and_every_attribute_of_spans() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "telemetry.md").read_text("utf-8")
+    rows = set(re.findall(r"^\| `([a-z_.]+)` \| (?:histogram|counter|gauge)", page, re.MULTILINE))
+    made: set[str] = set()
+
+    class Noting(NoOpMeter):
+        """Notes what is made."""
+
+    for method in ("create_histogram", "create_counter", "create_observable_gauge"):
+        real = getattr(NoOpMeter, method)
+
+        def make(self: Any, name: str, *args: Any, real: Any = real, **options: Any) -> Any:
+            made.add(name)
+            return real(self, name, *args, **options)
+
+        setattr(Noting, method, make)
+    MetricWriter(Noting("x"))
+    assert rows == made
+    for name, value in vars(conventions).items():
+        if name.isupper() and isinstance(value, str) and "." in value and value != "mnemotrace.":
+            assert f"`{value}`" in page, name

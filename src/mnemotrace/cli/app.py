@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 
@@ -16,7 +16,7 @@ from mnemotrace.errors import MnemotraceError
 from . import checking, exchanging, reading, writing
 from .examples import epilog
 from .options import AsJson, Storage
-from .output import OutputClosedError, logs_on_stderr, one_line, print_json
+from .output import OutputClosedError, TextOutput, logs_on_stderr, one_line, print_json
 
 FAILED = 1
 INTERRUPTED = 130
@@ -64,7 +64,7 @@ def demo(as_json: AsJson = False, storage: Storage = None) -> None:
     if as_json:
         print_json(demo_data(storage))
     else:
-        run_demo(storage)
+        run_demo(storage, cast(TextIO, TextOutput()))
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
@@ -112,9 +112,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    stdout = sys.stdout
     try:
         app(None if arguments is None else list(arguments), prog_name="mnemotrace")
     except SystemExit as leaving:
+        if sys.stdout is not stdout:  # typer puts another one there when nobody reads it
+            sys.stdout = stdout
+            return CLOSED_PIPE
         return leaving.code if isinstance(leaving.code, int) else 0
     except (OutputClosedError, BrokenPipeError):
         return CLOSED_PIPE

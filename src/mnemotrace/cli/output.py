@@ -5,6 +5,7 @@ Results go to stdout; notes, warnings and progress to stderr, where they are in 
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import re
@@ -48,6 +49,41 @@ def print_json(value: Any) -> None:
 def note(text: str) -> None:
     """Say something to the person on stderr."""
     typer.echo(text, err=True)
+
+
+class TextOutput(io.TextIOBase):
+    """Standard output as a file of text, for those who print to a file."""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """That of standard output."""
+        return sys.stdout.encoding
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return sys.stdout.isatty()
+
+    def fileno(self) -> int:
+        """The file below it."""
+        return sys.stdout.fileno()
+
+    def write(self, text: str) -> int:
+        """Write.
+
+        Raises:
+            OutputClosedError: nobody reads it any more.
+        """
+        return self._reaching(lambda: sys.stdout.write(text)) or 0
+
+    def flush(self) -> None:
+        """Hand on what was written; errors as for `write`."""
+        self._reaching(sys.stdout.flush)
+
+    def _reaching(self, work: Callable[[], int | None]) -> int | None:
+        try:
+            return work()
+        except BrokenPipeError:
+            raise OutputClosedError from None
 
 
 class BinaryOutput:
