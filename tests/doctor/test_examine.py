@@ -25,6 +25,7 @@ from mnemotrace.stores.backend import NewVersion, WriteBatch
 from mnemotrace.stores.open import open_store
 from mnemotrace.stores.outbox import Outbox, PendingSave
 from mnemotrace.testing import FakeEmbedder
+from tests.stores.loopback import rest_server
 
 SLOW = pytest.mark.slow  # it starts a process
 
@@ -340,3 +341,22 @@ def test_a_queue_that_cannot_be_read_is_told_and_the_records_all_the_same(store:
     counted = inspect(store)
     assert "is damaged" in counted["outbox_error"]
     assert counted["records"]["records"] == 2
+
+
+def test_a_server_that_is_down_is_a_problem() -> None:
+    report = examine("http://127.0.0.1:9")
+    assert found(report, "server").status == "problem"
+    assert report.exit_code == 1
+
+
+@SLOW
+def test_a_memory_on_a_server_is_counted() -> None:
+    with rest_server() as (url, _):
+        assert "Nothing was stored" in found(examine(url), "manifest").message
+        with Memory(llm=None, storage=url, embedder=embedder()) as memory:
+            memory.remember("On a server.", scope="/a", categories=[], importance=0.5)
+            # Others may use a server meanwhile.
+            report = examine(url, embedder=embedder())
+    assert report.status == "healthy"
+    assert found(report, "records").facts["records"] == 1
+    assert found(report, "embedder").status == "ok"

@@ -62,7 +62,7 @@ def test_a_recall_nests_in_the_callers_span_and_its_steps_in_it(
     assert told["mnemotrace.scopes"] == ("/",)
 
 
-@pytest.mark.parametrize("way", ["await", "thread"])
+@pytest.mark.parametrize("way", ["await", "thread", "shallow"])
 def test_it_nests_whatever_way_the_memory_is_called(
     open_memory: OpenMemory, otel: Kept, way: str
 ) -> None:
@@ -70,12 +70,19 @@ def test_it_nests_whatever_way_the_memory_is_called(
     with otel.tracer.start_as_current_span("caller") as caller:
         if way == "await":
             asyncio.run(memory.arecall("harbour"))
+        elif way == "shallow":
+            memory.recall("harbour", depth="shallow")
         else:
             context = contextvars.copy_context()
             thread = threading.Thread(target=context.run, args=(memory.recall, "harbour"))
             thread.start()
             thread.join()
-    assert parent_of(otel.one("search_memory")) == span_id(caller)
+        assert otel_trace.get_current_span() is caller
+    run = otel.one("search_memory")
+    assert parent_of(run) == span_id(caller)
+    inner = [span for span in otel.finished if span not in (run, otel.one("caller"))]
+    assert inner
+    assert {span.context.trace_id for span in inner} == {run.context.trace_id}
 
 
 def test_without_a_callers_span_a_run_begins_a_trace_of_its_own(

@@ -99,7 +99,8 @@ def _copy_sparse(source: str, target: str) -> None:
 def _inspected(copy: Path) -> dict[str, Any]:
     """Run the counting in a process of its own; what ends that process is a finding, too."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-m", "mnemotrace.doctor.inspect", str(copy)]
+    program = "from mnemotrace.doctor.inspect import main; main()"
+    command = [sys.executable, "-c", program, str(copy)]
     try:
         done = subprocess.run(
             command, capture_output=True, timeout=SECONDS, check=False, env=environment

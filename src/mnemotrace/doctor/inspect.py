@@ -1,8 +1,8 @@
 """Counting what a store holds, in a process of its own.
 
-``python -m mnemotrace.doctor.inspect FOLDER`` opens a *copy* of a store and prints what it found as
-one line of JSON. The engine maps files into memory: where they are damaged it may end the process,
-and that must not be the process that asks.
+`main` opens a *copy* of a store and prints what it found as one line of JSON. The engine maps files
+into memory: where they are damaged it may end the process, and that must not be the process that
+asks.
 """
 
 from __future__ import annotations
@@ -100,5 +100,6 @@ def inspect(folder: Path) -> dict[str, Any]:
     return found
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Inspect the folder that the command line names, and print what was found."""
     sys.stdout.write(json.dumps(inspect(Path(sys.argv[1]))) + "\n")
