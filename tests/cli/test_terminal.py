@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,9 +21,9 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes of
 
 
 def test_progress_is_shown_on_a_terminal(
-    cli: Cli, remember: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remember("One")
+    monkeypatch.setenv("MNEMOTRACE_STORAGE_DIR", str(store.parent))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     shown = cli("export", "m.jsonl")
@@ -42,9 +41,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_warning_is_one_line_on_stderr_and_steers_nothing(
-    cli: Cli, remember: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remember("One")
+    monkeypatch.setenv("MNEMOTRACE_STORAGE_DIR", str(store.parent))
 
     def warns(*args: object) -> None:
         logging.getLogger("mnemotrace.x").warning("red \x1b[31m\nline %s", "two")
@@ -57,8 +56,10 @@ def test_a_warning_is_one_line_on_stderr_and_steers_nothing(
     assert logging.getLogger("mnemotrace").handlers == []
 
 
-def test_no_progress_is_shown_where_nobody_watches(cli: Cli, remember: Callable[..., str]) -> None:
-    remember("One")
+def test_no_progress_is_shown_where_nobody_watches(
+    cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNEMOTRACE_STORAGE_DIR", str(store.parent))
     assert cli("export", "m.jsonl").err == ""
     assert cli("import", "m.jsonl").err == ""
 
