@@ -159,6 +159,32 @@ def test_without_history_the_current_versions_come_and_history_completes_them(
     assert [r.version for r in there.history(ids["kept"])] == [1, 2, 3]
 
 
+def test_conditions_choose_records_and_their_history_comes_along(
+    here: Memory, there: Memory, file: Path
+) -> None:
+    here.remember("One, old.", scope="/a", categories=["x"], record_id="1", importance=0.5)
+    here.update("1", content="One, new.", categories=["y"])
+    here.remember("Two, old.", scope="/a", categories=["y"], record_id="2", importance=0.5)
+    here.update("2", content="Two, new.", categories=["x"])
+    here.remember("Three.", scope="/a", categories=["x"], record_id="3", importance=0.5)
+    here.forget(record_ids=["3"], erase=False)
+    here.update("1", scope="/b")
+
+    def exported(**options: Any) -> set[tuple[str, int]]:
+        here.export_records(file, history=True, **options)
+        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()[1:-1]]
+        return {(line["id"], line["version"]) for line in lines}
+
+    assert exported(categories=["x"]) == {("2", 1), ("2", 2), ("3", 1)}
+    # Of a record that moved elsewhere there is what it was here; the rest completes it later.
+    assert exported(scope="/a") == {("1", 1), ("1", 2), ("2", 1), ("2", 2), ("3", 1)}
+    there.import_records(file)
+    assert there.get("1") is None
+    here.export_records(file, history=True)
+    assert (there.import_records(file).completed, there.import_records(file).unchanged) == (1, 3)
+    assert listed(there) == listed(here)
+
+
 def test_an_export_holds_what_its_maker_may_see_and_no_more(here: Memory, file: Path) -> None:
     fill(here)
 

@@ -98,20 +98,31 @@ def _lines(
     )
     yield header.line(), 0, 0
     records = versions = 0
+    # Conditions choose records by their current version; a chosen one comes with its history.
+    whole = Selection(
+        roots=selection.roots,
+        viewer=selection.viewer,
+        include_private=selection.include_private,
+        history=selection.history,
+    )
     ids = sorted(store.facet(selection, Facet.RECORD_IDS))
+    chosen = store.facet(replace(selection, history=False), Facet.RECORD_IDS)
     for start in range(0, len(ids), PAGE):
         page = ids[start : start + PAGE]
-        found = store.get(selection, page)
+        found = store.get(whole, page)
         found.sort(key=lambda record: (record.id, record.version))
         vectors = store.vectors(replace(selection, history=False), page) if embeddings else {}
-        for _, group in itertools.groupby(found, key=lambda record: record.id):
+        for record_id, versions_of in itertools.groupby(found, key=lambda record: record.id):
+            group = list(versions_of)
+            if record_id not in chosen and living(group) is not None:
+                continue  # only an old version meets the conditions
             records += 1
             for record in group:
                 versions += 1
                 vector = vectors.get(record.id) if record.is_current else None
                 yield record_line(record, vector), records, versions
         if progress is not None:
-            progress(min(records, len(ids)), len(ids))
+            progress(min(start + PAGE, len(ids)), len(ids))
     yield End(records, versions).line(), records, versions
 
 

@@ -253,7 +253,9 @@ def _difference(records: Sequence[MemoryRecord], there: Mapping[int, MemoryRecor
     """Say what a record of the file has different from the stored one; None when nothing."""
     ours, theirs = living(records), living(list(there.values()))
     if ours is not None and theirs is None and ours.version not in there:
-        return "the stored record was retired"
+        latest = there[max(there)]
+        if latest.superseded_by != latest.id or latest.version > ours.version:
+            return "the stored record was retired"
     if ours is not None and theirs is not None and ours.version != theirs.version:
         return f"its version is {ours.version}, and {theirs.version} is the stored one"
     for record in records:

@@ -48,7 +48,8 @@ class Exchanging(Handle):
             source: who is asking, so that its own private records are in it, too.
             include_private: everyone's private records, too.
             since, until: only records created in ``[since, until)``.
-            history: the retired versions, too.
+            history: the retired versions, too. The conditions above choose records by their
+                current version, or by any where none is left.
             embeddings: the vectors of the current versions, too, so that a memory with the same
                 embedder need not make them again.
             progress: called with how many records are written and how many there are; quick,
