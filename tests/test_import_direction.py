@@ -44,7 +44,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("mnemotrace", "testing"),
     ),
     ("chat",),
-    ("integrations", "cli", "demo", "__main__"),
+    ("integrations", "cli", "tui", "demo", "__main__"),
 )
 
 # Inside one layer, these must not know each other.

@@ -12,7 +12,7 @@ import typer
 from mnemotrace import __version__
 from mnemotrace.errors import MnemotraceError
 
-from . import reading, writing
+from . import browsing, reading, writing
 from .options import Storage
 from .output import one_line
 
@@ -64,6 +64,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     reading.show,
     reading.tree,
     reading.info,
+    browsing.browse,
     writing.forget,
     writing.reset,
 )
