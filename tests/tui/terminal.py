@@ -9,6 +9,7 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Sequence
@@ -17,12 +18,22 @@ from typing import Self
 
 import pyte
 
+# Makes the pseudo-terminal the controlling one, so that a change of its size is signalled.
+_OWN_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+KEY_SECONDS = 0.04
+
 
 class Terminal:
     """A command on a screen of its own. Leaving the block ends the command.
 
     Args:
-        words: the command.
+        words: the command, its program as a path.
         columns, rows: the size of the screen.
         environment: variables to set besides those of this process.
     """
@@ -41,14 +52,13 @@ class Terminal:
         self._fd, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.process = subprocess.Popen(
-            words,
+            [sys.executable, "-c", _OWN_TERMINAL, *words],
             stdin=slave,
             stdout=slave,
             stderr=slave,
             start_new_session=True,
             env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
             | (environment or {}),
-            preexec_fn=_own_terminal,
         )
         os.close(slave)
 
@@ -72,18 +82,21 @@ class Terminal:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
     def type(self, keys: str) -> None:
-        """Press keys."""
-        os.write(self._fd, keys.encode())
+        """Press keys, one after the other as a person does: each when the screen is at rest."""
+        for key in keys:
+            os.write(self._fd, key.encode())
+            until = time.monotonic() + KEY_SECONDS
+            while time.monotonic() < until:
+                self.read(until - time.monotonic())
 
     def resize(self, columns: int, rows: int) -> None:
         """Change the size of the window."""
         self.screen.resize(rows, columns)
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        os.killpg(self.process.pid, signal.SIGWINCH)
 
     def read(self, seconds: float) -> bool:
         """Read what is there, waiting for at most `seconds`; False when the command has ended."""
-        ready, _, _ = select.select([self._fd], [], [], seconds)
+        ready, _, _ = select.select([self._fd], [], [], max(0.0, seconds))
         if not ready:
             return True
         try:
@@ -110,8 +123,3 @@ class Terminal:
         while self.read(0.1) and self.process.poll() is None:
             assert time.monotonic() < until, f"It does not end:\n{self.text}"
         return self.process.wait(max(1.0, until - time.monotonic()))
-
-
-def _own_terminal() -> None:
-    """Make the pseudo-terminal the controlling one, so that the size change is signalled."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

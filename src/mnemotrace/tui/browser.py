@@ -107,7 +107,7 @@ class BrowserScreen(PaneScreen):
         self.query_one("#scopes-pane").border_title = "1 scopes"
         self.query_one("#records-pane").border_title = "2 records"
         self.query_one("#record-pane").border_title = "3 record"
-        self.query_one(ScopeTree).focus()
+        self.take_keys("#scopes")
         self.query_one(RecordList).show(ROOT, "Reading…")
         self._was_unsaved = self.browse.memory.unsaved
         self.set_interval(TICK, self._look_after_saves)
@@ -265,7 +265,7 @@ class BrowserScreen(PaneScreen):
         """Leave the filter box; else drop the filter; else go one pane to the left."""
         box = self.query_one("#filter", Input)
         if box.has_focus:
-            self.query_one(RecordList).focus()
+            self.take_keys("#records")
         elif self.active == 1 and self._filter:
             box.value = ""
             self._apply("")
@@ -275,12 +275,12 @@ class BrowserScreen(PaneScreen):
     def action_filter(self) -> None:
         """Go to the filter box."""
         self.activate(1)
-        self.query_one("#filter", Input).focus()
+        self.take_keys("#filter")
 
     @on(Input.Submitted, "#filter")
     def _filter_given(self, event: Input.Submitted) -> None:
         if self._apply(event.value):
-            self.query_one(RecordList).focus()
+            self.take_keys("#records")
 
     def _apply(self, text: str) -> bool:
         try:

@@ -42,10 +42,10 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "Everywhere",
         (
             ("? F1", "these keys"),
-            ("Esc", "one step back; stops a recall that runs"),
+            ("Esc q", "one step back; Esc stops a recall that runs"),
             ("Tab, 1 2 3", "the next pane; a certain one"),
             ("↑ ↓ PgUp PgDn", "move (also k j g G)"),
-            ("q Ctrl+C", "leave"),
+            ("q Ctrl+C", "leave: q from the main screen, Ctrl+C from anywhere"),
         ),
     ),
     (

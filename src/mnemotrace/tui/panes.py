@@ -35,7 +35,11 @@ class PaneScreen(Screen[None]):
     def action_pane(self, number: int) -> None:
         """Go to a pane."""
         self.activate(number)
-        self.query_one(f"#{self.PANES[number][1]}").focus()
+        self.take_keys(f"#{self.PANES[number][1]}")
+
+    def take_keys(self, selector: str) -> None:
+        """Let a widget have the very next key; `Widget.focus` would take effect later."""
+        self.set_focus(self.query_one(selector))
 
     def action_next_pane(self, by: int) -> None:
         """Go to the next pane."""

@@ -78,6 +78,7 @@ class RecallScreen(PaneScreen):
         ("score-pane", "score"),
         ("steps-pane", "steps"),
     )
+    AUTO_FOCUS = "#query"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1", "app.help", "Keys", key_display="?"),
         Binding("slash", "query", "Query", key_display="/"),
@@ -87,8 +88,7 @@ class RecallScreen(PaneScreen):
         Binding("v", "whole", "Whole text"),
         Binding("y", "copy(False)", "Copy id"),
         Binding("Y", "copy(True)", "Copy text", show=False),
-        Binding("escape", "back", "Back"),
-        Binding("q", "app.quit", "Quit", show=False),
+        Binding("escape,q", "back", "Back"),
         Binding("down", "results", "Matches", show=False),
     ]
 
@@ -135,7 +135,7 @@ class RecallScreen(PaneScreen):
         self.query_one("#matches-pane").border_title = "1 matches"
         self.query_one("#score-pane").border_title = "2 why this score"
         self.query_one("#steps-pane").border_title = "3 steps"
-        self.query_one("#query", Input).focus()
+        self.take_keys("#query")
         self.set_interval(0.25, self._tick)
         self._title()
 
@@ -229,7 +229,7 @@ class RecallScreen(PaneScreen):
 
     def action_query(self) -> None:
         """Go to the query."""
-        self.query_one("#query", Input).focus()
+        self.take_keys("#query")
 
     def action_results(self) -> None:
         """Go from the query to the matches."""

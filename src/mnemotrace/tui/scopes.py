@@ -84,7 +84,8 @@ class ScopeTree(Tree[str]):
             if found is None:
                 break
             node = found
-        self.call_after_refresh(self.move_cursor, node)
+        if self.last_line >= 0:  # which also gives every node its line
+            self.move_cursor(node)
 
     def _made(self) -> list[TreeNode[str]]:
         found, waiting = [], [self.root]

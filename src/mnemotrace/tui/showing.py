@@ -16,7 +16,7 @@ from mnemotrace.cli.output import day, instant, one_line, printable
 from mnemotrace.records import MemoryRecord, pending_fields
 from mnemotrace.trace import plain
 
-PREVIEW = 4_000
+PREVIEW = 1_500
 """Characters of one text in a pane; more of it would make the screen slow. `v` shows the rest."""
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
