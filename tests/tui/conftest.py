@@ -101,7 +101,7 @@ class Person:
 
 @asynccontextmanager
 async def browsing(
-    memory: Memory, size: tuple[int, int] = (110, 30), place: str = "here", **options: Any
+    memory: Memory, size: tuple[int, int] = (84, 24), place: str = "here", **options: Any
 ) -> AsyncIterator[Person]:
     """Open the browser over a memory and wait until it has read the first records."""
     app = BrowseApp(memory, place, **options)

@@ -75,6 +75,7 @@ async def test_escapes_markup_and_marks_are_shown_as_they_are(hostile: Memory) -
         is_inert(person)
 
 
+@pytest.mark.slow
 async def test_a_megabyte_on_one_line_is_cut_and_can_be_read_to_its_end(memory: Memory) -> None:
     text = "".join(f"<{n:06}>" for n in range(131_072))
     assert len(text) == 1 << 20

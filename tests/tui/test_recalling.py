@@ -16,6 +16,9 @@ from mnemotrace.tui.recalling import RecallScreen, RecordScreen
 
 from .conftest import Person, browsing
 
+WIDE = (110, 32)
+"""Room for the first lines of every pane."""
+
 
 async def ask(person: Person, query: str) -> RecallScreen:
     """Open the screen if need be, ask, and wait for what comes of it."""
@@ -33,7 +36,7 @@ async def ask(person: Person, query: str) -> RecallScreen:
 async def test_a_recall_shows_matches_with_bars_reasons_explanation_and_trace(
     studio: Memory,
 ) -> None:
-    async with browsing(studio) as person:
+    async with browsing(studio, WIDE) as person:
         screen = await ask(person, "When is the kiln fired?")
         found = screen.found
         assert found is not None
@@ -76,7 +79,7 @@ async def test_steps_are_seen_while_they_happen_and_escape_stops_them() -> None:
     with Memory(llm=None, storage=":memory:", embedder=held) as memory:
         memory.remember("The wheel is held by a bolt.", scope="/studio")
         try:
-            async with browsing(memory) as person:
+            async with browsing(memory, WIDE) as person:
                 await person.press("a")
                 await person.write("held")
                 await person.press("enter")
@@ -121,10 +124,12 @@ async def test_the_screen_stays_alive_while_an_embedder_is_slow(memory: Memory) 
 
 
 async def test_calls_of_a_model_are_live_steps() -> None:
-    llm = ScriptedLLM({"query_analysis": {"sub_queries": ["kiln"], "complexity": 0.2}}, delay=0.3)
+    llm = ScriptedLLM(
+        {"query_analysis": {"sub_queries": ["kiln"], "complexity": "simple"}}, delay=0.3
+    )
     with Memory(llm=llm, storage=":memory:", embedder=FakeEmbedder()) as memory:
         memory.remember("The kiln is on.", scope="/s", categories=[], importance=0.5)
-        async with browsing(memory) as person:
+        async with browsing(memory, WIDE) as person:
             await person.press("a")
             person.one(Input, "#query").value = "kiln " * 60
             await person.press("enter")

@@ -60,6 +60,7 @@ class BrowseApp(App[None]):
         read_only: bool = False,
     ) -> None:
         super().__init__()
+        self.animation_level = "none"  # what moves costs time, over a slow line above all
         self.memory = Browsing(
             memory, source=source, include_private=include_private, read_only=read_only
         )
