@@ -41,13 +41,13 @@ class Person:
             self.app.focused.insert_text_at_cursor(letter)
             await self.pilot.pause(0)
 
-    async def sees(self, *texts: str, seconds: float = 20.0) -> str:
+    async def sees(self, *texts: str, seconds: float = 60.0) -> str:
         """Wait until all of these are on the screen; return the screen."""
         await self.until(lambda: all(text in self.screen for text in texts), texts, seconds)
         return self.screen
 
     async def until(
-        self, met: Callable[[], Any], what: object = "condition", seconds: float = 20.0
+        self, met: Callable[[], Any], what: object = "condition", seconds: float = 60.0
     ) -> None:
         """Wait until a condition is met."""
         async with asyncio.timeout(seconds) as limit:

@@ -26,7 +26,9 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-KEY_SECONDS = 0.04
+KEY_SECONDS = 2.0
+"""How long a key may take to show on the screen; some never do."""
+REST_SECONDS = 0.08
 
 
 class Terminal:
@@ -84,10 +86,15 @@ class Terminal:
     def type(self, keys: str) -> None:
         """Press keys, one after the other as a person does: each when the screen is at rest."""
         for key in keys:
+            seen = len(self.raw)
             os.write(self._fd, key.encode())
             until = time.monotonic() + KEY_SECONDS
-            while time.monotonic() < until:
-                self.read(until - time.monotonic())
+            while len(self.raw) == seen and time.monotonic() < until:
+                if not self.read(0.05):
+                    return
+            while len(self.raw) != seen:  # until nothing more is drawn
+                seen = len(self.raw)
+                self.read(REST_SECONDS)
 
     def resize(self, columns: int, rows: int) -> None:
         """Change the size of the window."""

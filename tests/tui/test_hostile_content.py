@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import unicodedata
 
 import pytest
@@ -84,11 +85,10 @@ async def test_a_megabyte_on_one_line_is_cut_and_can_be_read_to_its_end(memory: 
 
     async def tick() -> None:
         nonlocal longest
-        loop = asyncio.get_running_loop()
         while True:
-            before = loop.time()
+            before = time.thread_time()  # how busy the screen was, whatever else this machine does
             await asyncio.sleep(0.01)
-            longest = max(longest, loop.time() - before)
+            longest = max(longest, time.thread_time() - before)
 
     ticker = asyncio.create_task(tick())
     async with browsing(memory) as person:
@@ -115,7 +115,7 @@ async def test_a_megabyte_on_one_line_is_cut_and_can_be_read_to_its_end(memory: 
         await person.until(lambda: "confidence" in person.text("#summary"))
         await person.until(lambda: "characters in all" in person.text("#score"))
     ticker.cancel()
-    assert longest < 2.0  # drawing all of it takes many times as long
+    assert longest < 1.0  # drawing all of it takes many times as long
 
 
 async def test_wide_letters_keep_every_line_as_wide_as_the_list(memory: Memory) -> None:

@@ -152,7 +152,7 @@ class BrowserScreen(PaneScreen):
 
     def _title(self) -> None:
         memory = self.browse.memory
-        parts = [f"mnemotrace  {one_line(self._place)}"]
+        parts = ["mnemotrace"]
         if memory.include_private:
             parts.append("private records of everybody")
         elif memory.source is not None:
@@ -161,6 +161,7 @@ class BrowserScreen(PaneScreen):
             parts.append("read-only")
         if memory.unsaved:
             parts.append(f"{memory.unsaved} saves pending (o)")
+        parts.append(one_line(self._place))  # last: a long path is cut
         self.query_one("#title", Static).update(Text("   ".join(parts)))
 
     def _look_after_saves(self) -> None:
