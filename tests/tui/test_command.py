@@ -36,11 +36,6 @@ def fill(folder: Path) -> None:
             memory.remember(text, scope=scope, categories=[], importance=0.5)
 
 
-def borders_stand(screen: str) -> bool:
-    """Tell whether each line between title and keys ends in a border."""
-    return all(line[-1:] in "│╮╯" and line for line in screen.splitlines()[1:-1])
-
-
 def failure(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """Run the command in this process; return the one line it fails with."""
     with pytest.raises(SystemExit) as left:
@@ -97,7 +92,6 @@ def test_a_person_looks_around_in_a_terminal_while_others_are_kept_out(tmp_path:
         terminal.type("/유약\r")
         terminal.wait_for("1 of 1 found")
         terminal.wait_for("scope       /studio/glazes")
-        terminal.wait_for(borders_stand)  # wide letters push none out of its place
 
         terminal.type("a")
         terminal.wait_for("What do you want to know?")
