@@ -45,7 +45,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("mnemotrace", "testing"),
     ),
     ("chat",),
-    ("integrations", "cli", "demo", "doctor", "telemetry", "__main__"),
+    ("integrations", "cli", "tui", "demo", "doctor", "telemetry", "__main__"),
 )
 
 # Inside one layer, these must not know each other.

@@ -18,6 +18,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "docs" / "testing.md",
+    ROOT / "docs" / "browse.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "examples" / "README.md",
     ROOT / "docs" / "architecture.md",

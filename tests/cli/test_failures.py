@@ -94,7 +94,8 @@ def test_a_folder_with_something_else_in_it_is_left_alone(cli: Cli, tmp_path: Pa
 
 def test_version_and_help_print_and_make_no_memory(cli: Cli, tmp_path: Path) -> None:
     assert cli("--version").out == f"{__version__}\n"
-    commands = ("demo", "remember", "recall", "list", "show", "tree", "info", "forget", "reset")
+    commands = ("demo", "remember", "recall", "list", "show", "tree", "info", "browse", "forget",
+                "reset")  # fmt: skip
     overview = cli("--help").out
     for command in commands:
         assert f"\n  {command} " in overview

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from mnemotrace.cli.app import COMMANDS, app
-from mnemotrace.cli.examples import EXAMPLES
+from mnemotrace.cli.examples import EXAMPLES, ON_SCREEN
 from mnemotrace.doctor import examine
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text("utf-8")
@@ -26,11 +26,12 @@ def test_the_page_has_the_command_with_its_options(name: str) -> None:
     group = typer.main.get_command(app)
     command = group.commands[name]  # type: ignore[attr-defined]
     options = {word for p in command.params for word in p.opts if word.startswith("--")}
-    assert EVERYWHERE - {"--help"} <= options
+    everywhere = EVERYWHERE - {"--json"} if name in ON_SCREEN else EVERYWHERE
+    assert everywhere - {"--help"} <= options
     text = PAGE.split("## Doctor")[1] if name == "doctor" else row(name)
     for option in sorted(options - EVERYWHERE):
         assert f"`{option}" in text, option
-    assert EXAMPLES[name]
+    assert (EXAMPLES | ON_SCREEN)[name]
 
 
 def test_the_page_has_every_check_of_the_doctor(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import typer
 from mnemotrace import __version__
 from mnemotrace.errors import MnemotraceError
 
-from . import checking, exchanging, reading, writing
+from . import browsing, checking, exchanging, reading, writing
 from .examples import epilog
 from .options import AsJson, Storage
 from .output import OutputClosedError, TextOutput, logs_on_stderr, one_line, print_json
@@ -75,6 +75,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "show": reading.show,
     "tree": reading.tree,
     "info": reading.info,
+    "browse": browsing.browse,
     "forget": writing.forget,
     "reset": writing.reset,
     "export": exchanging.export,

@@ -40,8 +40,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "reset": ("mnemotrace reset --scope /shop --yes", "mnemotrace reset --yes --json"),
 }
 
+ON_SCREEN: dict[str, tuple[str, ...]] = {
+    "browse": (
+        "mnemotrace browse",
+        "mnemotrace browse --source ana --read-only",
+    ),
+}
+"""Those that take the whole terminal."""
+
 
 def epilog(command: str) -> str:
     """Return the examples of a command for the end of its help, lines kept as they are."""
-    lines = "\n".join(f"  {example}" for example in EXAMPLES[command])
+    lines = "\n".join(f"  {example}" for example in (EXAMPLES | ON_SCREEN)[command])
     return f"\b\nExamples:\n{lines}"
