@@ -29,6 +29,7 @@ from mnemotrace.stores.selection import Selection
 
 from .answers import SaveAnalysis
 from .context import is_named
+from .merging import says_all
 from .plans import CheckedPlan
 from .requests import SaveRequest
 
@@ -193,7 +194,7 @@ class Draft:
         current = self.now.get(existing.id, existing)
         unchanged = current.content == existing.content
         if existing.id in self.retired or not (
-            unchanged or facts.covers(current.content, item.request.content)
+            unchanged or says_all(current.content, item.request.content)
         ):
             self._insert(item)
         else:
@@ -211,15 +212,17 @@ class Draft:
     def _follow(self, item: Item, plan: CheckedPlan) -> None:
         """Carry out a plan, as far as the other texts of the batch leave room for it."""
         survivor: str | None = None
+        doomed = [*plan.deleted]
         heir = plan.heir
         if heir is not None and heir.id not in self.retired:
             current = self.now.get(heir.id, heir)
             text = plan.takes_in(current, item.request.content)
             if text is not None:
                 survivor = self._merge(item, current, text)
+                doomed += plan.absorbed
         if survivor is None or plan.insert_new:
             survivor = self._insert(item)
-        gone = [r for r in plan.deleted if r.id != survivor and r.id not in self.now]
+        gone = [r for r in doomed if r.id != survivor and r.id not in self.now]
         for record in gone:
             self.base[record.id] = record
             self.retired[record.id] = survivor

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mnemotrace import facts
 from mnemotrace.errors import MnemotraceError
 from mnemotrace.records import MemoryRecord
 
 from .answers import ConsolidationAction, ConsolidationPlan
+from .merging import may_replace, outdates, says_all
 from .requests import checked_text
 
 
@@ -22,6 +22,7 @@ class CheckedPlan:
         merged: what the heir will say; None when it already says all of the new text.
         insert_new: the new text becomes a record of its own, whatever the heir says.
         deleted: records that the new text outdates.
+        absorbed: records that the heir outdates once it took the new text in, not the text alone.
         refused: what the plan must not do, one line each.
     """
 
@@ -29,6 +30,7 @@ class CheckedPlan:
     merged: str | None = None
     insert_new: bool = True
     deleted: tuple[MemoryRecord, ...] = ()
+    absorbed: tuple[MemoryRecord, ...] = ()
     refused: tuple[str, ...] = ()
 
     def takes_in(self, current: MemoryRecord, text: str) -> str | None:
@@ -42,7 +44,7 @@ class CheckedPlan:
             None when a fact of `current` or of `text` could be lost.
         """
         if self.merged is None:
-            return current.content if facts.covers(current.content, text) else None
+            return current.content if says_all(current.content, text) else None
         unchanged = self.heir is not None and current.content == self.heir.content
         return self.merged if unchanged else None
 
@@ -52,10 +54,11 @@ def checked_plan(
 ) -> CheckedPlan:
     """Return the plan without what it must not do.
 
-    The new text is only left out when a record that keeps its facts remains. A merged text must
-    keep the facts of both and bring none of its own. A short text does not outdate all of a long
-    record; both stay. Ids that were not shown, and records that
-    two actions disagree about, are left alone.
+    The new text is only left out when a record that says all of it remains. A merged text must say
+    what both say, but for what the new text changes, and bring nothing of its own. A record is
+    only outdated when the new text, or the record that took it in, speaks of all that it says.
+    What is refused, ids that were not shown, and records that two actions disagree about are left
+    alone.
 
     Args:
         plan: as the model gave it.
@@ -69,7 +72,7 @@ def checked_plan(
         kinds.setdefault(action.id, set()).add(action.action)
     heir: MemoryRecord | None = None
     merged: str | None = None
-    deleted: dict[str, MemoryRecord] = {}
+    doomed: dict[str, MemoryRecord] = {}
     refused: dict[str, None] = {}
     for action in plan.actions:
         record = shown.get(action.id)
@@ -79,10 +82,7 @@ def checked_plan(
         elif len(kinds[action.id]) > 1:
             refused[f"{' and '.join(sorted(kinds[action.id]))} of {action.id} at once"] = None
         elif action.action == "delete":
-            if facts.says_much_more(record.content, text):
-                refused[f"delete of {record.id}, which says much more than the new text"] = None
-            else:
-                deleted[record.id] = record
+            doomed[record.id] = record
         elif heir is not None or not merging:
             continue
         elif action.action == "update":
@@ -91,15 +91,24 @@ def checked_plan(
             else:
                 heir, merged = record, (action.content or "").strip()
         elif not plan.insert_new:
-            if facts.covers(record.content, text):
+            if says_all(record.content, text):
                 heir = record
             else:
                 refused[f"keep of {record.id} instead of the new text, which says more"] = None
+    deleted, absorbed = [], []
+    for record in doomed.values():
+        if outdates(text, record.content):
+            deleted.append(record)
+        elif heir is not None and outdates(merged or heir.content, record.content):
+            absorbed.append(record)
+        else:
+            refused[f"delete of {record.id}, which says more than is said now"] = None
     return CheckedPlan(
         heir,
         merged,
         insert_new=plan.insert_new or heir is None,
-        deleted=tuple(deleted.values()),
+        deleted=tuple(deleted),
+        absorbed=tuple(absorbed),
         refused=tuple(refused),
     )
 
@@ -110,6 +119,6 @@ def _fault(action: ConsolidationAction, record: MemoryRecord, text: str) -> str:
         merged = checked_text(action.content or "").strip()
     except MnemotraceError:
         return "without a text"
-    if not facts.may_replace(merged, record.content, text):
+    if not may_replace(merged, record.content, text):
         return "with a text that loses facts or brings some of its own"
     return ""

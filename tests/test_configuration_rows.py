@@ -266,7 +266,7 @@ def test_row_default_importance_is_given_when_nothing_else_says(value: float | N
 def test_row_batch_dedup_threshold_drops_later_repetitions_of_a_batch(
     value: float | None, kept: int
 ) -> None:
-    first, second = "the kettle is warm", "a kettle was warm"
+    first, second = "the kettle is warm", "a kettle is warm"
     near = FakeEmbedder({first: [1.0, 0.0], second: [0.96, 0.28]})
     settings = {} if value is None else {"batch_dedup_threshold": value}
     with Memory(None, ":memory:", near, **settings) as memory:  # type: ignore[arg-type]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from mnemotrace import facts
@@ -48,6 +46,12 @@ DIFFERENT_AT_A_GLANCE = [
     ("she likes jazz", "she hates jazz"),
     ("call before lunch", "call after lunch"),
     ("the shop is open", "the shop is closed"),
+    ("the server was migrated", "the server will be migrated"),
+    ("tea and milk", "tea or milk"),
+    ("paid by Anna", "paid for Anna"),
+    ("Tests pass", "Tests fail"),
+    ("my brother is 30", "my sister is 30"),
+    ("the app did start", "the app would start"),
 ]
 """Told apart when duplicates are dropped; whether a merge may reword them is the model's to say."""
 
@@ -99,33 +103,6 @@ def test_missing_terms_are_named(survivor: str, text: str, missing: set[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("merged", "old", "new", "allowed"),
-    [
-        # both kept
-        ("Anna likes tea and Ben likes ink", "Anna likes tea", "Ben likes ink", True),
-        # a value is replaced by the one the new text brings
-        ("We run PostgreSQL 16", "We run PostgreSQL 14", "We now run PostgreSQL 16", True),
-        ("Anna lives in Munich", "Anna lives in Berlin", "Anna moved to Munich", True),
-        ("Velocity is 45", "Velocity is 42", "Velocity is 45", True),
-        ("Bob is not allergic", "Bob is allergic", "Bob is not allergic", True),
-        # the new fact is missing
-        ("Anna likes tea", "Anna likes tea", "Ben likes ink", False),
-        ("We run PostgreSQL 14", "We run PostgreSQL 14", "We now run PostgreSQL 16", False),
-        # something of the old one is gone and nothing took its place
-        ("Ben likes ink", "Anna likes tea on Mondays in Rome", "Ben likes ink", False),
-        ("The key is gone", "The key is gone, says Anna. The code is 7413", "The key is gone", False),
-        ("Ask Rembrandt", "The code is 7413", "Ask Rembrandt", False),
-        ("Bob is allergic", "Bob is not allergic", "Bob is allergic", False),
-        ("", "Anna likes tea", "Ben likes ink", False),
-    ],
-)  # fmt: skip
-def test_a_merged_text_may_replace_values_but_drop_none(
-    merged: str, old: str, new: str, allowed: bool
-) -> None:
-    assert facts.may_replace(merged, old, new) is allowed
-
-
-@pytest.mark.parametrize(
     ("survivor", "text", "expected"),
     [
         ("Bob is not allergic to nuts", "Bob is allergic to nuts", True),
@@ -138,6 +115,8 @@ def test_a_merged_text_may_replace_values_but_drop_none(
         ("他不喜欢狗", "他喜欢狗", True),
         ("他喜欢狗", "他喜欢狗", False),
         ("Something else entirely", "The door is open", False),
+        ("他来了！他不喜欢狗！", "他不喜欢狗", False),
+        ("The tests fail", "The tests pass", True),
         ("", "The door is open", False),
     ],
 )
@@ -160,31 +139,3 @@ def test_a_sentence_said_the_other_way_round_is_noticed(
 )
 def test_what_a_merge_brings_of_its_own_is_found(merged: str, invented: set[str]) -> None:
     assert facts.invented_terms(merged, "Ann has 2 cats", "Ann has 3 dogs") == invented
-
-
-def test_a_merge_may_not_be_much_longer_than_what_it_merges() -> None:
-    assert facts.may_replace("tea and ink, " * 10, "tea", "ink") is False
-    assert facts.may_replace("tea and ink", "tea", "ink") is True
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "more"),
-    [
-        ("Ann works at Alpha", "Ann works at Beta", False),
-        ("The party is on Friday at 14:00 in room 5", "The party is cancelled", False),
-        ("The archive is in Paris. " * 9 + "The code is 7413.", "The archive moved to Rome", True),
-        ("the archive is full " * 9, "the archive is empty", False),
-    ],
-)
-def test_a_short_text_does_not_outdate_a_long_one(old: str, new: str, more: bool) -> None:
-    assert facts.says_much_more(old, new) is more
-
-
-def test_long_texts_are_compared_in_a_moment() -> None:
-    """Not each sentence with each: that would take minutes."""
-    old = " ".join(f"Item {i} is kept in box {i * 7} of room {i % 9}." for i in range(3000))
-    new = " ".join(f"Part {i} is kept in bag {i * 3} of hall {i % 7}." for i in range(3000))
-    begun = time.perf_counter()
-    assert facts.may_replace(f"{old} {new}", old, new)
-    assert not facts.may_replace(f"{old} {new}", old, f"{new} Item 5 is not kept in box 35.")
-    assert time.perf_counter() - begun < 10.0

@@ -10,23 +10,24 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
-def _set(words: str) -> frozenset[str]:
+def word_set(words: str) -> frozenset[str]:
+    """Return the words of a list that is written with spaces between."""
     return frozenset(words.split())
 
 
 # Words that turn a statement round, in the languages our users write.
-_NEGATIONS = _set(
+NEGATIONS = word_set(
     """
     not no never none neither nor without cannot can't won't don't doesn't didn't isn't
     aren't wasn't weren't hasn't haven't hadn't wouldn't couldn't shouldn't nobody nothing
     nowhere unable hardly stopped quit former formerly except unless against
     """
 )
-_CALENDAR = _set(
+CALENDAR = word_set(
     """
     january february march april may june july august september october november december
     jan feb mar apr jun jul aug sep sept oct nov dec monday tuesday wednesday thursday
@@ -35,7 +36,7 @@ _CALENDAR = _set(
     yearly
     """
 )
-_UNITS = _set(
+_UNITS = word_set(
     """
     ms sec second seconds min minute minutes hour hours day days week weeks month months
     year years mm cm m km inch inches feet ft mile miles g kg lb lbs oz ton tons ml l litre
@@ -44,7 +45,7 @@ _UNITS = _set(
     """
 )
 # Words that carry nothing of their own; a difference in these alone is no difference.
-_FUNCTION_WORDS = _set(
+FUNCTION_WORDS = word_set(
     """
     a an the is are was were be been being am to of in on at for and or that this it its
     with as by from has have had will would do does did so very really just also
@@ -53,8 +54,9 @@ _FUNCTION_WORDS = _set(
 )
 # Words whose opposite, or absence, turns a statement: two texts of a batch that differ in one of
 # these are two facts. A merge may reword them.
-_TURNING = _set(
+TURNING = word_set(
     """
+    was were had did will would or by for with
     to from in out on off up down into before after since until more less most least over under
     above below left right all some every each only with yes true false open opened opens close
     closed closes start started starts end ended ends stop enable enabled disable disabled allow
@@ -66,8 +68,8 @@ _TURNING = _set(
     """
 )
 # Opposites: a text with a word of one side does not say what a text with one of the other says.
-_OPPOSITES = tuple(
-    (_set(one), _set(other))
+OPPOSITES = tuple(
+    (word_set(one), word_set(other))
     for one, other in (
         ("like likes liked love loves loved enjoy enjoys", "dislike dislikes disliked hate hates hated"),
         ("open opens opened", "close closes closed shut"),
@@ -97,6 +99,8 @@ _OPPOSITES = tuple(
         ("able can", "unable cannot can't"),
         ("left", "right"),
         ("include includes included with", "exclude excludes excluded without"),
+        ("pass passes passed succeed succeeds succeeded", "fail fails failed"),
+        ("up", "down"),
     )
 )  # fmt: skip
 _OPPOSITE_PARTS = (
@@ -108,7 +112,7 @@ _OPPOSITE_PARTS = (
 _NEGATING_PARTS = re.compile(
     r"[不没沒无無未非别勿]|않|없|못|아니|(?<![가-힣])안(?![가-힣])|지\s?마|ない|なく|なかっ|ません"
 )
-_SENTENCE_END = re.compile(r"[.!?;]+(?=\s|$)|[。！？；\n]+")
+_SENTENCE_END = re.compile(r"[.!?;]+(?=\s|$)|(?<=[぀-ヿ㐀-䶿一-鿿豈-﫿가-힯])[!?;]+|[。！？；\n]+")
 _SCRIPTS = re.compile(r"[぀-ヿ㐀-䶿一-鿿豈-﫿가-힯ᄀ-ᇿ]+")
 _TOKEN = re.compile(
     r"[぀-ヿ㐀-䶿一-鿿豈-﫿가-힯ᄀ-ᇿ]+"
@@ -144,11 +148,11 @@ def protected_terms(text: str) -> Counter[str]:
         lower = token.casefold()
         if (
             token[0].isdigit()
-            or lower in _NEGATIONS
+            or lower in NEGATIONS
             or lower.endswith("n't")
-            or lower in _CALENDAR
+            or lower in CALENDAR
             or lower in _UNITS
-            or (token[0].isupper() and lower not in _FUNCTION_WORDS)
+            or (token[0].isupper() and lower not in FUNCTION_WORDS)
             or _SCRIPTS.match(token)
             or not token[0].isalnum()
         ):
@@ -173,7 +177,7 @@ def telling_words(text: str) -> tuple[str, ...]:
 
 def _telling(tokens: list[str]) -> list[str]:
     kept = (token.casefold() for token in tokens)
-    return [word for word in kept if word not in _FUNCTION_WORDS or word in _TURNING]
+    return [word for word in kept if word not in FUNCTION_WORDS or word in TURNING]
 
 
 def covers(survivor: str, text: str) -> bool:
@@ -187,36 +191,45 @@ def covers(survivor: str, text: str) -> bool:
 def contradicts(survivor: str, text: str) -> bool:
     """Tell whether a sentence of `text` seems to be said the other way round in `survivor`.
 
-    Each sentence is compared with the one in `survivor` that shares the most words with it: they
-    must be negated equally often, and hold no opposites (``open``, ``closed``). When in doubt the
-    answer is True: a text that is kept twice costs less than one that is lost.
+    When in doubt the answer is True: a text that is kept twice costs less than one that is lost.
     """
-    there = {part: _Sentence.of(part) for part in _sentences(survivor)}
+    return next(contradicted(survivor, text), None) is not None
+
+
+def contradicted(survivor: str, text: str) -> Iterator[str]:
+    """Yield the sentences of `text` that seem to be said the other way round in `survivor`.
+
+    Each sentence is compared with the one in `survivor` that shares the most words with it: they
+    must be negated equally often, and hold no opposites (``open``, ``closed``).
+    """
+    there = {part: Sentence.of(part) for part in sentences(survivor)}
     where: dict[str, list[str]] = {}
     for part, sentence in there.items():
         for term in sentence.topic:
             where.setdefault(term, []).append(part)
-    for part in dict.fromkeys(_sentences(text)):
+    for part in dict.fromkeys(sentences(text)):
         if part in there:
             continue
-        said = _Sentence.of(part)
+        said = Sentence.of(part)
         shared: Counter[str] = Counter()
         for term in said.topic:
             shared.update(where.get(term, ()))
         most = max(shared.values(), default=0)
         nearest = [there[other] for other, count in shared.items() if count == most]
         if nearest and not any(said.agrees(other) for other in nearest):
-            return True
-    return False
+            yield part
 
 
-def _sentences(text: str) -> list[str]:
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text, in NFKC, without what ends them."""
     plain = unicodedata.normalize("NFKC", text)
     return [part for text in _SENTENCE_END.split(plain) if (part := text.strip())]
 
 
 @dataclass(frozen=True, slots=True)
-class _Sentence:
+class Sentence:
+    """What a sentence is about, and how often it is negated."""
+
     text: str
     topic: frozenset[str]
     """What it is about: its words but for negations, character pairs where there are no spaces."""
@@ -224,23 +237,24 @@ class _Sentence:
     negations: int
 
     @classmethod
-    def of(cls, text: str) -> _Sentence:
+    def of(cls, text: str) -> Sentence:
+        """Return what this text says, taken as one sentence."""
         tokens = [token.casefold() for token in words(text)]
         topic: set[str] = set()
         for token in tokens:
             if _SCRIPTS.match(token):
                 topic.update(token[i : i + 2] for i in range(max(len(token) - 1, 1)))
-            elif not _negates(token) and token not in _FUNCTION_WORDS and token[0].isalnum():
+            elif not negates(token) and token not in FUNCTION_WORDS and token[0].isalnum():
                 topic.add(token)
-        negations = sum(_negates(token) for token in tokens)
+        negations = sum(negates(token) for token in tokens)
         negations += len(_NEGATING_PARTS.findall(text))
         return cls(text, frozenset(topic), frozenset(tokens), negations)
 
-    def agrees(self, other: _Sentence) -> bool:
+    def agrees(self, other: Sentence) -> bool:
         """Tell whether nothing shows that the two say opposite things."""
         if self.negations != other.negations:
             return False
-        for one, two in _OPPOSITES:
+        for one, two in OPPOSITES:
             for side, contrary in ((one, two), (two, one)):
                 if (
                     self.words & side
@@ -256,8 +270,9 @@ class _Sentence:
         return True
 
 
-def _negates(token: str) -> bool:
-    return token in _NEGATIONS or token.endswith("n't")
+def negates(token: str) -> bool:
+    """Tell whether a word, in lower case, turns a statement round."""
+    return token in NEGATIONS or token.endswith("n't")
 
 
 def missing_terms(survivor: str, text: str) -> set[str]:
@@ -278,45 +293,11 @@ def invented_terms(merged: str, *texts: str) -> set[str]:
     """
     known = {word.casefold() for text in texts for word in words(text)}
     found: set[str] = set()
-    for sentence in _sentences(merged):
+    for sentence in sentences(merged):
         for place, token in enumerate(words(sentence)):
             lower = token.casefold()
             name = place > 0 and len(token) > 1 and token[0].isupper()
             number = token.removeprefix("-")[:1].isdigit()
-            if lower not in known and (name or number or _negates(lower)):
+            if lower not in known and (name or number or negates(lower)):
                 found.add(lower)
     return found
-
-
-def may_replace(merged: str, old: str, new: str) -> bool:
-    """Tell whether a merged text may stand for an old and a new one.
-
-    It must have every protected term of the new text and not say the opposite, and it must have
-    those of the old one but for values that the new text replaces: as many as it brings itself,
-    numbers for numbers (``14`` becomes ``16``). So a merge cannot cut off what else the old text
-    says, at its end for instance. It must not bring numbers, negations or names of its own, nor
-    be much longer than both.
-    """
-    if len(merged) > 1.5 * (len(old) + len(new)) + 100 or not covers(merged, new):
-        return False
-    if invented_terms(merged, old, new):
-        return False
-    lost = missing_terms(merged, old)
-    brought = protected_terms(new).keys() - protected_terms(old).keys()
-    return len(lost) <= len(brought) and _numbers(lost) <= _numbers(brought)
-
-
-def says_much_more(old: str, new: str) -> bool:
-    """Tell whether an old text says so much more than a new one that this cannot outdate it all.
-
-    It is over three times as long, and more of its protected terms would go than the new text
-    brings: one sentence contradicts one sentence of a long text, not the whole.
-    """
-    if len(old) <= 3 * len(new):
-        return False
-    brought = protected_terms(new).keys() - protected_terms(old).keys()
-    return len(missing_terms(new, old)) > len(brought)
-
-
-def _numbers(terms: Iterable[str]) -> int:
-    return sum(term.removeprefix("-")[:1].isdigit() for term in terms)

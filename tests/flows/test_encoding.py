@@ -34,6 +34,8 @@ OpenMemory = Callable[..., Memory]
 NEAR = {
     "old": [1.0, 0.0, 0.0],
     "new": [0.98, 0.199, 0.0],
+    "Old!": [0.98, 0.199, 0.0],
+    "no longer old": [0.98, 0.199, 0.0],
     "also old": [0.95, 0.0, 0.312],
     "far": [0.0, 0.0, 1.0],
     "both old and new": [1.0, 0.1, 0.0],
@@ -304,7 +306,7 @@ def save_old(memory: Memory, **fields: Any) -> MemoryRecord:
 def test_keep_without_insert_leaves_one_record(open_memory: OpenMemory) -> None:
     memory = open_memory(plan(("o", "keep"), insert=False))
     old = save_old(memory, source="a", metadata={"k": 1, "zero": 0})
-    became = memory.remember("new", **COMPLETE, source="b", metadata={"k": 2, "m": False})
+    became = memory.remember("Old!", **COMPLETE, source="b", metadata={"k": 2, "m": False})
     assert became.id == "o"
     assert contents(memory) == {"old"}
     assert became.sources == ["a", "b"]
@@ -344,10 +346,10 @@ def test_update_rewrites_the_old_record_as_a_new_version(open_memory: OpenMemory
 def test_delete_retires_the_old_record_in_favour_of_the_new(open_memory: OpenMemory) -> None:
     memory = open_memory(plan(("o", "delete"), insert=True))
     old = save_old(memory)
-    new = memory.remember("new", **COMPLETE)
-    assert contents(memory) == {"new"}
+    new = memory.remember("no longer old", **COMPLETE)
+    assert contents(memory) == {"no longer old"}
     assert new.supersedes == ["o"]
-    assert [version.content for version in memory.history(new.id)] == ["old", "new"]
+    assert [version.content for version in memory.history(new.id)] == ["old", "no longer old"]
     retired = memory.history(new.id)[0]
     assert (retired.retired, retired.superseded_by) == ("superseded", new.id)
     past = memory.recall("old", as_of=old.valid_from)
@@ -357,8 +359,8 @@ def test_delete_retires_the_old_record_in_favour_of_the_new(open_memory: OpenMem
 def test_a_deleting_plan_without_insert_still_keeps_the_new_text(open_memory: OpenMemory) -> None:
     memory = open_memory(plan(("o", "delete"), insert=False))
     save_old(memory)
-    memory.remember("new", **COMPLETE)
-    assert contents(memory) == {"new"}
+    memory.remember("no longer old", **COMPLETE)
+    assert contents(memory) == {"no longer old"}
 
 
 def test_update_and_insert_leave_both(open_memory: OpenMemory) -> None:
@@ -429,7 +431,7 @@ WHO: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
 ]
 
 
-@pytest.mark.parametrize("text", ["old", "new"], ids=["same text", "similar text"])
+@pytest.mark.parametrize("text", ["old", "Old!"], ids=["same text", "similar text"])
 @pytest.mark.parametrize(("first", "second", "merges"), WHO)
 def test_private_and_public_records_merge_only_with_their_like(
     open_memory: OpenMemory, first: dict[str, Any], second: dict[str, Any], merges: bool, text: str
@@ -466,7 +468,7 @@ def test_parallel_saves_of_similar_texts_end_as_one_record(open_memory: OpenMemo
         ids = [line.split("id=")[1].split(":")[0] for line in asked.prompt.splitlines()[1:2]]
         return {"actions": [{"id": i, "action": "keep"} for i in ids], "insert_new": False}
 
-    texts = [f"copy {i}" for i in "abcdef"]
+    texts = ["copy", "Copy", "copy!", "COPY", "the copy", "a copy."]
     vectors = {**NEAR, **{text: [1.0, 0.001 * n, 0.0] for n, text in enumerate(texts)}}
     llm = ScriptedLLM({"consolidation": same}, delay=0.01)
     memory = open_memory(llm, FakeEmbedder(vectors))
@@ -494,7 +496,7 @@ def test_a_record_that_never_rests_is_an_error_and_nothing_is_stored(
     memory = open_memory(llm)
     save_old(memory)
     with pytest.raises(StoreError, match="Save again"):
-        memory.remember("new", **COMPLETE)
+        memory.remember("no longer old", **COMPLETE)
     assert len(llm.requests) == MAX_ATTEMPTS
     assert contents(memory) == {"old"}
 

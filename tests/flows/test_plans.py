@@ -28,7 +28,7 @@ OLD, NEW, BOTH = "Ann has 2 cats", "Ann has 3 dogs", "Ann has 2 cats and 3 dogs"
 
 
 @pytest.mark.parametrize(
-    ("actions", "insert", "heir", "merged", "deleted", "refused"),
+    ("actions", "insert", "heir", "merged", "gone", "refused"),
     [
         ([], True, None, None, [], 0),
         ([], False, None, None, [], 0),
@@ -37,13 +37,25 @@ OLD, NEW, BOTH = "Ann has 2 cats", "Ann has 3 dogs", "Ann has 2 cats and 3 dogs"
         ([action("b", "keep")], False, "b", None, [], 0),
         ([action("a", "update", BOTH)], False, "a", BOTH, [], 0),
         ([action("a", "update", f" {BOTH}\n")], True, "a", BOTH, [], 0),
-        ([action("a", "update", NEW)], False, "a", NEW, [], 0),
+        ([action("a", "update", NEW)], False, None, None, [], 1),
+        ([action("fewer", "update", NEW)], False, "fewer", NEW, [], 0),
         ([action("a", "update", OLD)], False, None, None, [], 1),
         ([action("a", "update", f"{BOTH} and 4 birds")], False, None, None, [], 1),
-        ([action("a", "update", BOTH), action("b", "delete")], False, "a", BOTH, ["b"], 0),
+        ([action("a", "update", BOTH), action("b", "delete")], False, "a", BOTH, [], 1),
+        ([action("a", "update", BOTH), action("fewer", "delete")], False, "a", BOTH, ["fewer"], 0),
+        ([action("cat", "delete"), action("a", "update", BOTH)], False, "a", BOTH, ["cat"], 0),
+        ([action("cat", "delete"), action("b", "keep")], False, "b", None, [], 1),
         ([action("a", "update"), action("b", "keep")], False, "b", None, [], 1),
-        ([action("a", "delete"), action("b", "delete")], False, None, None, ["a", "b"], 0),
-        ([action("a", "delete"), action("a", "delete")], False, None, None, ["a"], 0),
+        ([action("a", "delete"), action("b", "delete")], False, None, None, [], 2),
+        (
+            [action("same", "delete"), action("fewer", "delete")],
+            True,
+            None,
+            None,
+            ["same", "fewer"],
+            0,
+        ),
+        ([action("same", "delete"), action("same", "delete")], False, None, None, ["same"], 0),
         ([action("a", "delete"), action("a", "keep")], False, None, None, [], 1),
         ([action("c", "delete"), action("c", "delete")], True, None, None, [], 1),
     ],
@@ -53,15 +65,17 @@ def test_a_plan_is_followed_as_far_as_it_may(
     insert: bool,
     heir: str | None,
     merged: str | None,
-    deleted: list[str],
+    gone: list[str],
     refused: int,
 ) -> None:
-    records = [stored("a", OLD), stored("b", f"{NEW}, all of them black")]
+    texts = {"a": OLD, "b": f"{NEW}, all of them black", "same": "ANN has 3 dogs.",
+             "fewer": "Ann has 2 dogs", "cat": "Ann has 2 cats!"}  # fmt: skip
+    records = [stored(name, text) for name, text in texts.items()]
     plan = ConsolidationPlan(actions=actions, insert_new=insert)
     checked = checked_plan(plan, records, NEW)
     assert (checked.heir.id if checked.heir else None) == heir
     assert checked.merged == merged
-    assert [record.id for record in checked.deleted] == deleted
+    assert [record.id for record in (*checked.deleted, *checked.absorbed)] == gone
     assert len(checked.refused) == refused
     assert checked.insert_new == (insert or heir is None)
     apart = checked_plan(plan, records, NEW, merging=False)

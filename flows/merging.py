@@ -1,0 +1,443 @@
+"""Whether one text may stand for another: what a model decides is only done where nothing is lost.
+
+Pure functions over clauses (`clauses`). They know no meaning. They look for the words of every
+statement, in one clause or sentence of the other text, negated as often; and where words are
+missing, for the shape of an update: what the statement is about is still there, and its value has
+become another one that the new text brings ("lives in Paris", "lives in Rome"). Whatever is in
+doubt is refused. Then both texts stay as records, which costs a repetition at most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from mnemotrace import facts
+from mnemotrace.facts import word_set
+
+from .clauses import COPULAS, Clause, Sentence, Term, hangul_keys, is_filler, sentences
+
+Keys = frozenset[str]
+
+_PREPOSITIONS = word_set("in at on for with by to from of since until")
+_MORE_OF = word_set(
+    # English stems; Chinese characters
+    """like love enjoy hate dislik know speak own visit read watch see buy bought eat ate drink
+    drank play need want use meet met owe teach studi learn write collect
+    喜 爱 愛 有 懂 说 說 吃 喝 读 讀 看 买 買 用 好 飲 食 飼"""
+).union(
+    *(
+        hangul_keys(verb) - {verb}
+        for verb in word_set(
+            "좋아한다 싫어한다 사랑한다 안다 마신다 먹는다 읽는다 본다 배운다 사용한다 쓴다 가진다 있다 키운다"
+        )
+    )
+)
+"""Verbs after which another object is one more, not another one: who likes coffee may still like
+tea."""
+_HAVING = word_set("has have had")
+
+
+_MOST_NEAR = 8
+"""Places of a text that are looked at for a statement that it does not repeat."""
+_NOWHERE: set[int] = set()
+
+
+class _End(NamedTuple):
+    """Words that tell of an end, and of what: parts of the text where there are no stems."""
+
+    change: Keys
+    change_parts: tuple[str, ...]
+    ended: Keys
+    ended_parts: tuple[str, ...]
+
+
+_ENDS = (
+    _End(
+        word_set("move reloc return"), ("이사", "옮", "搬", "迁", "遷"),
+        word_set("live resid stay base locat"), ("살", "산다", "사는", "거주", "住"),
+    ),
+    _End(
+        word_set("join left leav quit retir resign hire"),
+        ("이직", "입사", "퇴사", "离职", "離職", "加入", "退休"),
+        word_set("work employ"), ("일하", "일한", "근무", "다니", "工作", "上班"),
+    ),
+    _End(
+        word_set("cancel abandon obsolet"), ("취소", "폐지", "取消", "废", "廢"),
+        frozenset(), ("",),
+    ),
+)  # fmt: skip
+
+
+class _Window(NamedTuple):
+    """A clause or a sentence of a text in which another statement is looked for."""
+
+    keys: Keys
+    extra: Keys
+    said: facts.Sentence
+    terms: tuple[Term, ...]
+    whole: bool = False
+    """It is several clauses, which say what they say together."""
+
+    def has(self, term: Term) -> bool:
+        return not self.keys.isdisjoint(term.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A word of a clause: one term, or the characters of one Chinese word."""
+
+    terms: tuple[Term, ...]
+    missing: bool
+
+    @property
+    def is_value(self) -> bool:
+        return self.terms[0].is_value
+
+
+class _Text:
+    """A text as windows, found by the keys in them."""
+
+    def __init__(self, windows: Iterable[_Window]) -> None:
+        self._windows = list(windows)
+        self._by_key: dict[str, set[int]] = {}
+        for index, window in enumerate(self._windows):
+            for key in window.keys:
+                self._by_key.setdefault(key, set()).add(index)
+
+    def near(self, terms: Iterable[Term]) -> list[_Window]:
+        """Return the windows that have most of these terms, at most so many."""
+        shared = Counter(i for term in terms for i in self._where(term))
+        best = sorted(shared, key=lambda index: (-shared[index], index))[:_MOST_NEAR]
+        return [self._windows[index] for index in best]
+
+    def of(self, pronoun: str) -> list[_Window]:
+        """Return the windows with this pronoun."""
+        return [window for window in self._windows if pronoun in window.extra]
+
+    def around(self, terms: tuple[Term, ...]) -> list[_Window]:
+        """Return the windows that have all of these terms."""
+        if not terms:
+            return []
+        rarest = min((self._where(term) for term in terms), key=len)
+        found = (self._windows[index] for index in sorted(rarest))
+        return [window for window in found if all(map(window.has, terms))]
+
+    def _where(self, term: Term) -> set[int]:
+        if len(term.keys) == 1:
+            return self._by_key.get(next(iter(term.keys)), _NOWHERE)
+        return _NOWHERE.union(*(self._by_key.get(key, ()) for key in term.keys))
+
+
+def says_all(survivor: str, text: str) -> bool:
+    """Tell whether a text says everything that another one does, so that this can be left out.
+
+    Every sentence must be in one clause of the survivor, word by word and in order, function words
+    aside; or each of its clauses must, with the subject that it goes on about. Pronouns, tense,
+    direction and negation must be the same. Other words for the same thing are other words.
+    """
+    if facts.contradicts(survivor, text):
+        return False
+    there = _Text(_strict_windows(survivor))
+    for sentence in sentences(text):
+        if _is_said(_whole(sentence), there):
+            continue
+        if len(sentence.clauses) < 2 or not all(
+            _is_said(part, there) for part in _with_subjects(sentence)
+        ):
+            return False
+    return bool(sentences(text)) or survivor.split() == text.split()
+
+
+def may_replace(merged: str, old: str, new: str) -> bool:
+    """Tell whether a merged text may stand for an old and a new one.
+
+    Every clause of the new text must be in it, and every clause of the old one, unless the new one
+    speaks of the same thing: it says the opposite, or gives another value. It must not bring
+    numbers, negations or names of its own, nor be much longer than both.
+    """
+    if len(merged) > 1.5 * (len(old) + len(new)) + 100 or facts.invented_terms(merged, old, new):
+        return False
+    there, said = _Text(_windows(merged)), _Text(_windows(new))
+    for clause in _clauses(new):
+        if not _survives(clause, there):
+            return False
+    return all(
+        _survives(clause, there) or _is_replaced(clause, there, said) for clause in _clauses(old)
+    )
+
+
+def outdates(new: str, old: str) -> bool:
+    """Tell whether a new text outdates all of an old one, so that this may be retired.
+
+    Every clause of the old text must be said again, be given another value, be contradicted, or be
+    ended ("moved", "cancelled"). One that the new text does not speak of keeps the record.
+    """
+    said = _Text(_windows(new))
+    return all(
+        _survives(clause, said) or _is_replaced(clause, said, said) or _is_ended(clause, said)
+        for clause in _clauses(old)
+    )
+
+
+# -- saying all of a text ------------------------------------------------------------------------
+
+
+def _strict_windows(text: str) -> Iterator[_Window]:
+    """Yield the clauses of a text, each with its subject where it has clearly none of its own."""
+    for sentence in sentences(text):
+        first = sentence.clauses[0]
+        for index, clause in enumerate(sentence.clauses):
+            terms, extra = clause.terms, clause.extra
+            if index and clause.lacks_subject:
+                terms, extra = (*_subject(first), *terms), extra | first.extra
+            yield _window(terms, extra, clause.text)
+        if len(sentence.clauses) > 1:
+            yield _whole(sentence)._replace(whole=True)
+
+
+def _window(terms: tuple[Term, ...], extra: Keys, text: str) -> _Window:
+    keys = frozenset(key for term in terms for key in term.keys)
+    return _Window(keys, extra, facts.Sentence.of(text), terms)
+
+
+def _whole(sentence: Sentence) -> _Window:
+    terms = tuple(term for clause in sentence.clauses for term in clause.terms)
+    return _window(terms, sentence.extra(), sentence.text)
+
+
+def _with_subjects(sentence: Sentence) -> Iterator[_Window]:
+    """Yield the clauses of a sentence, each with the subject of the first in case it needs it."""
+    first = sentence.clauses[0]
+    for index, clause in enumerate(sentence.clauses):
+        terms = clause.terms
+        if index and not clause.has_own_subject:
+            terms = (*_subject(first), *terms)
+        yield _window(terms, clause.extra, clause.text)
+
+
+def _is_said(part: _Window, there: _Text) -> bool:
+    return any(
+        part.extra <= window.extra
+        and part.said.negations == window.said.negations
+        and (_repeats if window.whole else _in_order)(part.terms, window.terms)
+        for window in there.around(part.terms)
+    )
+
+
+def _repeats(terms: tuple[Term, ...], there: tuple[Term, ...]) -> bool:
+    """Tell whether terms stand in this order with nothing between."""
+    starts = range(len(there) - len(terms) + 1)
+    return any(all(map(_same, terms, there[i : i + len(terms)])) for i in starts)
+
+
+def _same(term: Term, other: Term) -> bool:
+    return not term.keys.isdisjoint(other.keys) and term.marks_subject <= other.marks_subject
+
+
+def _in_order(terms: tuple[Term, ...], there: tuple[Term, ...]) -> bool:
+    """Tell whether terms stand in this order, with others between; subjects must be subjects."""
+    position = iter(there)
+    return all(any(_same(term, other) for other in position) for term in terms)
+
+
+# -- merging -------------------------------------------------------------------------------------
+
+
+def _clauses(text: str) -> Iterator[Clause]:
+    return (clause for sentence in sentences(text) for clause in sentence.clauses)
+
+
+def _windows(text: str) -> Iterator[_Window]:
+    """Yield clauses, sentences, and sentences with the next one where that goes on with them."""
+    found = sentences(text)
+    for index, sentence in enumerate(found):
+        if len(sentence.clauses) > 1:
+            for clause in sentence.clauses:
+                yield _window(clause.terms, clause.extra, clause.text)
+        whole = _whole(sentence)
+        yield whole
+        if index + 1 < len(found) and found[index + 1].goes_on:
+            after = _whole(found[index + 1])
+            yield _window(
+                (*whole.terms, *after.terms), whole.extra | after.extra,
+                f"{sentence.text} {found[index + 1].text}",
+            )  # fmt: skip
+
+
+def _survives(clause: Clause, there: _Text) -> bool:
+    """Tell whether a clause is still said: all its words at one place, negated as often."""
+    terms = tuple(term for term in clause.terms if not is_filler(term))
+    said = facts.Sentence.of(clause.text)
+    return not terms or any(
+        said.agrees(window.said) and _names_in_order(terms, window)
+        for window in there.around(terms)
+    )
+
+
+def _names_in_order(terms: tuple[Term, ...], window: _Window) -> bool:
+    """Tell whether names stand in the same order: who owes whom."""
+    names = tuple(term for term in terms if term.kind == "name")
+    return len(names) < 2 or _in_order(names, window.terms)
+
+
+def _is_replaced(clause: Clause, there: _Text, new: _Text) -> bool:
+    """Tell whether the new text says something else of what a clause is about.
+
+    Args:
+        clause: of the old text.
+        there: the text that is to stand for it.
+        new: the text that must bring what takes the place of what is missing.
+    """
+    if _is_contradicted(clause, there) and _is_contradicted(clause, new):
+        return True
+    return any(
+        _takes_the_place(clause, window, other)
+        for window in there.near(clause.terms)
+        for other in new.near(clause.terms)
+    )
+
+
+def _is_contradicted(clause: Clause, text: _Text) -> bool:
+    """Tell whether a text says the opposite: the same words, but for a negation or an opposite."""
+    said = facts.Sentence.of(clause.text)
+    opposites = {
+        term.raw
+        for term in clause.terms
+        for sides in facts.OPPOSITES
+        for side in sides
+        if term.raw in side
+    }
+    rest = tuple(t for t in clause.terms if t.raw not in opposites and not is_filler(t))
+    return bool(rest) and any(not said.agrees(window.said) for window in text.around(rest))
+
+
+def _takes_the_place(clause: Clause, window: _Window, new: _Window) -> bool:
+    """Tell whether `window` gives a clause other values, all of them from the new text."""
+    units = _units(clause, window)
+    missing = [unit for unit in units if unit.missing]
+    frame = [unit for unit in units if not unit.missing]
+    words = [unit for unit in missing if not unit.is_value]
+    kept_words = [unit for unit in frame if not unit.is_value]
+    subject = _subject(clause)
+    if not subject and clause.of_pronoun not in window.extra & new.extra:
+        return False
+    if not missing or not kept_words or any(not window.has(term) for term in subject):
+        return False
+    if not any(new.has(term) for unit in kept_words for term in unit.terms):
+        return False
+    if words and not _HAVING.isdisjoint(clause.tokens) and "been" not in clause.tokens:
+        return False
+    if words and any(not _MORE_OF.isdisjoint(t.keys) for u in kept_words for t in u.terms):
+        return False
+    if len(words) > len(kept_words) or not all(_in_value_places(clause, units)):
+        return False
+    if len(kept_words) == 1 and words and not _is_linked(clause, kept_words[0], words[0]):
+        return False
+    old = clause.keys()
+    brought = [
+        term
+        for term in new.terms
+        if old.isdisjoint(term.keys) and window.has(term) and not is_filler(term)
+    ]
+    changes = len(words)
+    for kind in ("number", "date"):
+        gone = sum(unit.terms[0].kind == kind for unit in missing)
+        if gone > len({term.raw for term in brought if term.kind == kind}):
+            return False
+        changes += max(gone - 1, 0)
+    return changes <= len(kept_words) and len(words) <= len(
+        {term.unit for term in brought if not term.is_value}
+    )
+
+
+def _units(clause: Clause, window: _Window) -> list[_Unit]:
+    """Return the words of a clause, and which are missing in a window.
+
+    Of a short Chinese word all is missing where a part is: 上午 and 下午 share a character.
+    """
+    found: list[_Unit] = []
+    for _, group in groupby(clause.terms, key=lambda term: term.unit):
+        terms = tuple(term for term in group if not is_filler(term))
+        if not terms:
+            continue
+        lacking = [not window.has(term) for term in terms]
+        if len(terms) <= 3 or all(lacking) or not any(lacking):
+            found.append(_Unit(terms, any(lacking)))
+            continue
+        for lacks, part in groupby(zip(terms, lacking, strict=True), key=lambda pair: pair[1]):
+            found.append(_Unit(tuple(term for term, _ in part), lacks))
+    return found
+
+
+def _subject(clause: Clause) -> tuple[Term, ...]:
+    """Return what a clause is about: its first word, with the names and numbers right after it.
+
+    Returns:
+        Nothing for a pronoun whose verb comes last.
+    """
+    if clause.of_pronoun and clause.verb_last:
+        return ()
+    words = [term for term in clause.terms if not term.is_value and not is_filler(term)]
+    if not words:
+        return clause.terms[:1]
+    first = words[0]
+    found = [term for term in clause.terms if term.unit == first.unit]
+    if first.marks_subject or clause.of_pronoun:
+        return tuple(found)
+    for term in clause.terms[clause.terms.index(found[-1]) + 1 :]:
+        adjacent = term.place == found[-1].place + 1
+        if not adjacent or (term.kind not in ("number", "name")):
+            break
+        found.append(term)
+    return tuple(found)
+
+
+def _in_value_places(clause: Clause, units: list[_Unit]) -> Iterator[bool]:
+    """Tell of each missing word whether it stands where values do, not in what a clause is about.
+
+    That is at the end; in Korean and Japanese before the verb, without the particle of a subject;
+    else before a preposition, and of numbers and dates anywhere but before a verb such as "is".
+    """
+    last = max((place for place, unit in enumerate(units) if not unit.missing), default=-1)
+    copula = max((i for i, token in enumerate(clause.tokens) if token in COPULAS), default=-1)
+    for place, unit in enumerate(units):
+        if not unit.missing or place > last:
+            continue
+        if clause.verb_last:
+            yield not any(term.marks_subject for term in unit.terms)
+            continue
+        after = unit.terms[-1].place + 1
+        before_preposition = not _PREPOSITIONS.isdisjoint(clause.tokens[after : after + 1])
+        yield (
+            unit.terms[0].kind != "han" and copula < after and (unit.is_value or before_preposition)
+        )
+
+
+def _is_linked(clause: Clause, kept: _Unit, value: _Unit) -> bool:
+    """Tell whether a word such as "is" or "in" stands between the only word left and its value."""
+    if clause.verb_last or clause.terms[0].kind == "han":
+        return True
+    return value.terms[0].place - kept.terms[-1].place > 1
+
+
+def _is_ended(clause: Clause, new: _Text) -> bool:
+    """Tell whether the new text says that what a clause tells is over."""
+    here = clause.keys()
+    if clause.of_pronoun:
+        windows = new.of(clause.of_pronoun)
+    else:
+        windows = new.around(_subject(clause))
+    for window in windows:
+        for end in _ENDS:
+            told = end.change & window.keys or _holds(window.said.text, end.change_parts)
+            if told and (end.ended & here or _holds(clause.text, end.ended_parts)):
+                return True
+    return False
+
+
+def _holds(text: str, parts: tuple[str, ...]) -> bool:
+    return any(part in text for part in parts)
