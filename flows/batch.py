@@ -14,7 +14,7 @@ import numpy as np
 
 from mnemotrace import facts, scopes
 from mnemotrace.capture import capturing
-from mnemotrace.embedders.lexical import encode_document, text_hash
+from mnemotrace.embedders.lexical import text_hash
 from mnemotrace.errors import ScopeError
 from mnemotrace.llm.service import Patience
 from mnemotrace.records import MemoryRecord, pending_analysis, pending_fields
@@ -52,6 +52,7 @@ class Item:
     hash: str
     dense: Vector | None = None
     lexical: SparseVector | None = None
+    """Of its words alone; None for a turn of a conversation, and while nobody has counted them."""
     twin: Item | None = None
     """The earlier item of this batch that says the same."""
     existing: MemoryRecord | None = None
@@ -269,14 +270,8 @@ class Draft:
             self.now[old.id] = old.model_copy(update=changes)
             return
         base = self.base.setdefault(old.id, old)
-        self.now[old.id] = old.model_copy(
-            update={
-                **changes,
-                "version": base.version + 1,
-                "updated_at": self.run.now,
-                "valid_from": self.run.now,
-            }
-        )
+        changed = next_version(old, self.run.now, **changes)
+        self.now[old.id] = changed.model_copy(update={"version": base.version + 1})
 
     def _insert(self, item: Item) -> str:
         record = _new_record(item, self.run.now, self.default_importance)
@@ -287,33 +282,24 @@ class Draft:
 
     def batch(self) -> WriteBatch:
         """Return the changes as one atomic batch."""
-        versions: list[NewVersion] = []
-        retire: list[Retirement] = []
-        expect: dict[str, int] = {}
-        for record_id, record in self.now.items():
-            if record_id in self.new:
-                item = self.new[record_id]
-                expect[record_id] = 0
-                versions.append(NewVersion(record, item.hash, item.dense, item.lexical))
-                continue
-            base = self.base[record_id]
-            if record.version == base.version:
-                continue
-            expect[record_id] = base.version
-            if record.content == base.content:
-                versions.append(NewVersion(record, text_hash(record.content)))
-            else:
-                versions.append(
-                    NewVersion(
-                        record,
-                        text_hash(record.content),
-                        self.run.merged[record.content],
-                        encode_document(record.content),
-                    )
-                )
-            retire.append(
-                Retirement(record_id, base.version, self.run.now, "superseded", record_id)
-            )
+        changed = [
+            (self.base[record_id], record)
+            for record_id, record in self.now.items()
+            if record_id not in self.new and record.version != self.base[record_id].version
+        ]
+        merged = {
+            new.id: self.run.merged[new.content]
+            for old, new in changed
+            if new.content != old.content
+        }
+        following = succession(changed, merged)
+        versions = [*following.versions]
+        retire = [*following.retire]
+        expect = {**following.expect}
+        for record_id, item in self.new.items():
+            record = self.now[record_id]
+            expect[record_id] = 0
+            versions.append(NewVersion(record, item.hash, item.dense, item.lexical))
         for record_id, heir in self.retired.items():
             version = self.base[record_id].version
             expect[record_id] = version
@@ -324,6 +310,34 @@ class Draft:
         """Tell each item which record it became."""
         for item, record_id in self.became:
             item.outcome = self.now[record_id]
+
+
+def next_version(old: MemoryRecord, now: datetime, **changes: Any) -> MemoryRecord:
+    """Return the version that follows on one, valid from now, with these changes; not checked."""
+    follows = {"version": old.version + 1, "updated_at": now, "valid_from": now}
+    return old.model_copy(update={**changes, **follows})
+
+
+def succession(
+    pairs: Iterable[tuple[MemoryRecord, MemoryRecord]],
+    dense: Mapping[str, Vector] | None = None,
+) -> WriteBatch:
+    """Return the batch in which new versions take the place of the current ones.
+
+    Args:
+        pairs: the current version and the one that follows on it.
+        dense: vectors by record id, of those whose text is another one.
+    """
+    versions: list[NewVersion] = []
+    retire: list[Retirement] = []
+    expect: dict[str, int] = {}
+    for old, new in pairs:
+        vector = None if dense is None else dense.get(new.id)
+        versions.append(NewVersion(new, text_hash(new.content), vector))
+        since = new.valid_from or new.created_at
+        retire.append(Retirement(old.id, old.version, since, "superseded", new.id))
+        expect[old.id] = old.version
+    return WriteBatch(versions, retire, expect)
 
 
 def analysed_fields(

@@ -56,28 +56,44 @@ def is_named(session: str | None) -> bool:
     return session is not None and not session.startswith(BATCH)
 
 
+def is_turn(session: str | None, text: str) -> bool:
+    """Tell whether a text of a session is a turn: the session is named, or the text has a label."""
+    return session is not None and (is_named(session) or bool(label_of(text)))
+
+
 def conversation_of(record: MemoryRecord) -> Conversation | None:
     """Return the conversation a record is a turn of; None when it stands alone."""
     if record.session is None or record.position is None or record.retired is not None:
         return None
-    if not is_named(record.session) and not label_of(record.content):
+    if not is_turn(record.session, record.content):
         return None
     source = record.source if record.private else None
     return Conversation(record.session, record.scope, record.private, source)
 
 
-def in_context(store: StorageBackend, batch: WriteBatch) -> WriteBatch:
+def in_context(
+    store: StorageBackend, batch: WriteBatch, replaced: Iterable[MemoryRecord]
+) -> WriteBatch:
     """Return a batch with the lexical vectors that its texts have among their neighbours.
 
     Stored neighbours get new vectors in the same batch, so that all of it becomes visible at once.
     To be called while nobody else can write.
+
+    Args:
+        store: where the neighbours are.
+        batch: the changes.
+        replaced: the current versions that it replaces or retires, as far as they are known; the
+            others are looked up.
     """
     written = {new.record.id: new for new in batch.versions if new.record.retired is None}
     gone = {item.record_id for item in batch.retire}
     gone |= {record_id for record_id, version in batch.expect.items() if version}
-    before = {r.id: r for r in store.get(_EVERYTHING, sorted(gone))} if gone else {}
+    before = {record.id: record for record in replaced}
+    if unknown := sorted(gone - before.keys()):
+        before |= {record.id: record for record in store.get(_EVERYTHING, unknown)}
     changed: dict[Conversation, dict[str, MemoryRecord | None]] = {}
-    for record_id, old in before.items():
+    for record_id in gone & before.keys():
+        old = before[record_id]
         talk = conversation_of(old)
         new = written.get(record_id)
         if talk is not None and not (new and _is_same_turn(old, new.record)):
@@ -104,23 +120,43 @@ def in_context(store: StorageBackend, batch: WriteBatch) -> WriteBatch:
     return replace(batch, versions=versions, lexical={**batch.lexical, **stored})
 
 
-def without(store: StorageBackend, selection: Selection) -> WriteBatch:
+def encoded(batch: WriteBatch) -> WriteBatch:
+    """Return a batch in which every new text has a lexical vector, of its own words if of none."""
+    versions = [
+        new
+        if new.dense is None or new.lexical is not None
+        else replace(new, lexical=encode_document(new.record.content))
+        for new in batch.versions
+    ]
+    return replace(batch, versions=versions)
+
+
+def without(store: StorageBackend, selection: Selection, *, lending: bool = True) -> WriteBatch:
     """Return the batch that takes the words of the selected records out of their neighbours.
 
     To be committed before they are erased.
+
+    Args:
+        store: where the neighbours are.
+        selection: the records.
+        lending: whether the turns that stay go on lending each other words.
     """
     stored: dict[tuple[str, int], SparseVector] = {}
     for talk, turns, places in _split(store, selection):
         for record, vector in _around(store, talk, turns, places):
-            stored[record.id, record.version] = vector
+            stored[record.id, record.version] = (
+                vector if lending else encode_document(record.content)
+            )
     return WriteBatch(lexical=stored)
 
 
-def vectors(store: StorageBackend, records: Sequence[MemoryRecord]) -> list[SparseVector]:
-    """Return the lexical vectors of stored records, each among its neighbours."""
+def vectors(
+    store: StorageBackend, records: Sequence[MemoryRecord], *, lending: bool = True
+) -> list[SparseVector]:
+    """Return the lexical vectors of stored records, each among its neighbours if they lend."""
     found: dict[tuple[str, int], SparseVector] = {}
     talks: dict[Conversation, dict[str, MemoryRecord | None]] = {}
-    for record in records:
+    for record in records if lending else ():
         talk = conversation_of(record)
         if talk is not None:
             talks.setdefault(talk, {})[record.id] = record

@@ -24,7 +24,7 @@ from mnemotrace.trace import note, note_content, span
 
 from .answers import ConsolidationPlan, SaveAnalysis
 from .batch import Draft, EncodingRun, Item, find_twins
-from .context import in_context, is_named
+from .context import is_named, is_turn
 from .events import (
     Analyzed,
     Deduplicated,
@@ -64,12 +64,6 @@ class EncodingFlow(TracedWorkflow):
         vectors = await services.embedder.embed_documents(texts)
         for item, vector in zip(run.items, vectors, strict=True):
             item.dense = vector
-        if len(texts) > 16:
-            encoded = await services.in_thread(lambda: [encode_document(text) for text in texts])
-        else:
-            encoded = [encode_document(text) for text in texts]
-        for item, sparse in zip(run.items, encoded, strict=True):
-            item.lexical = sparse
         note(texts=len(texts), dimension=int(vectors.shape[1]))
         note_content(texts=texts)
         return Embedded(run=run) if len(texts) > 1 else Deduplicated(run=run)
@@ -94,13 +88,19 @@ class EncodingFlow(TracedWorkflow):
         model = not llm.known_unavailable()
         judge = model and config.consolidation_threshold < 1.0 and config.consolidation_limit > 0
         run.judge = judge
-        await self.services.in_thread(self._look_up, run.open_items, judge)
-        ask = [
-            item
-            for item in run.open_items
-            if item.existing is None
-            and ((item.similar and item.plan is None) or not item.request.is_complete)
-        ]
+
+        def look() -> bool:
+            self._look_up(run.open_items, judge)
+            ask = any(
+                (item.similar and item.plan is None) or not item.request.is_complete
+                for item in run.open_items
+                if item.existing is None
+            )
+            if not ask:
+                self._count_words(run)
+            return ask
+
+        ask = await self.services.in_thread(look)
         note(
             duplicates=sum(item.existing is not None for item in run.open_items),
             similar=sum(len(item.similar) for item in run.open_items),
@@ -132,6 +132,17 @@ class EncodingFlow(TracedWorkflow):
                 item.plan = None
                 item.judged = found
 
+    def _count_words(self, run: EncodingRun) -> None:
+        """Make the lexical vectors of texts that may become records, turns of conversations aside.
+
+        Those get theirs among their neighbours, when they are written.
+        """
+        lending = self.services.config.conversation_context
+        for item in run.open_items:
+            turn = lending and is_turn(item.request.session, item.request.content)
+            if item.lexical is None and item.existing is None and not turn:
+                item.lexical = encode_document(item.request.content)
+
     @traced_step
     async def analyze(self, ev: SimilarFound) -> Analyzed | Settled:
         """Fill in missing scope, categories and importance, several texts at a time."""
@@ -160,7 +171,10 @@ class EncodingFlow(TracedWorkflow):
             )
             filing = await self.services.in_thread(Filing, counts, known)
             labels = filing.categories[: prompts.MOST_CATEGORIES]
-            await asyncio.gather(*(self._analyze_one(run, item, shown, labels) for item in due))
+            await asyncio.gather(
+                *(self._analyze_one(run, item, shown, labels) for item in due),
+                self.services.in_thread(self._count_words, run),  # while the model thinks
+            )
             for item in due:  # in their order, so that new scopes and labels are spelled one way
                 if item.analysis is not None:
                     base = item.request.reach[0] if item.request.reach else scopes.ROOT
@@ -267,10 +281,8 @@ class EncodingFlow(TracedWorkflow):
             draft.settle(item)
         draft.fold_twins()
         batch = draft.batch()
-        if self.services.config.conversation_context:
-            batch = in_context(self.services.store, batch)
         nothing_to_do = not batch.versions and not batch.retire
-        if nothing_to_do or self.services.store.commit(batch):
+        if nothing_to_do or self.services.commit(batch, draft.base.values()):
             draft.publish()
             return True
         return self._adopt_finished(run)

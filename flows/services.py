@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,11 +15,18 @@ from mnemotrace.embedders.lexical import LEXICAL_NAME
 from mnemotrace.embedders.service import EmbeddingService
 from mnemotrace.errors import StoreCorruptError
 from mnemotrace.llm.service import LLMService
-from mnemotrace.records import utc_now
+from mnemotrace.records import MemoryRecord, utc_now
 from mnemotrace.scope_tree import scope_tree
-from mnemotrace.stores.backend import Facet, Manifest, StorageBackend
+from mnemotrace.stores.backend import (
+    Facet,
+    Manifest,
+    SparseVector,
+    StorageBackend,
+    WriteBatch,
+)
 from mnemotrace.stores.selection import Selection
 
+from . import context
 from .runtime import Runtime
 
 T = TypeVar("T")
@@ -89,6 +96,37 @@ class Services:
                 await self.embedder.verify(manifest.embedder)
             self._verified = manifest.embedder
         return manifest
+
+    def commit(self, batch: WriteBatch, replaced: Iterable[MemoryRecord] = ()) -> bool:
+        """Commit a batch with the lexical vectors of its texts, among their neighbours if so set.
+
+        Blocks; to be called in a worker thread, while nobody else can write.
+
+        Args:
+            batch: the changes; lexical vectors that it has already are kept for texts that are no
+                turns of a conversation.
+            replaced: the versions that it replaces or retires, as far as they are known.
+
+        Returns:
+            False, and nothing is written, when a record is not as the batch expects.
+        """
+        if self.config.conversation_context:
+            batch = context.in_context(self.store, batch, replaced)
+        return self.store.commit(context.encoded(batch))
+
+    def take_out(self, selection: Selection) -> None:
+        """Take the words of the selected records out of their neighbours, before they are erased.
+
+        Blocks, like `commit`. That is done whatever the setting is now: it may have been another.
+        """
+        lending = self.config.conversation_context
+        batch = context.without(self.store, selection, lending=lending)
+        if batch.lexical:
+            self.store.commit(batch)
+
+    def lexical_vectors(self, records: Sequence[MemoryRecord]) -> list[SparseVector]:
+        """Return the lexical vectors of stored records, among their neighbours if so set; blocks."""
+        return context.vectors(self.store, records, lending=self.config.conversation_context)
 
     async def scope_counts(self, selection: Selection) -> dict[str, int]:
         """Return visible scopes with the records of their subtrees, by path."""

@@ -15,7 +15,17 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "mnemotrace"
 # import its own layer and those before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "scopes", "quoting", "records", "config"),
-    ("scoring", "trace", "trace_views", "events", "tokens", "facts", "receipts", "language"),
+    (
+        "scoring",
+        "trace",
+        "trace_views",
+        "events",
+        "tokens",
+        "facts",
+        "receipts",
+        "language",
+        "litellm_loop",
+    ),
     ("capture", "comparing"),
     ("chunks", "scope_tree"),
     ("stores", "embedders", "llm", "prompts"),

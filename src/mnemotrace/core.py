@@ -413,13 +413,13 @@ class MemoryCore:
         await self._settled()
         async with self.services.write_lock:
             if erase:
-                await self.services.in_thread(
-                    curation.leave_sources, self.store, selection, self.services.clock()
+                await self.services.in_thread(curation.leave_sources, self.services, selection)
+                ids, versions = await self.services.in_thread(
+                    curation.erase, self.services, selection
                 )
-                ids, versions = await self.services.in_thread(curation.erase, self.store, selection)
             else:
                 ids, versions = await self.services.in_thread(
-                    curation.retire_all, self.store, selection, self.services.clock()
+                    curation.retire_all, self.services, selection
                 )
         with self._counting:
             for record_id in ids:

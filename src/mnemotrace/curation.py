@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from .embedders.lexical import encode_document, text_hash
+from .embedders.lexical import text_hash
 from .errors import RecordNotFoundError, StoreError
-from .flows.context import in_context, without
+from .flows.batch import next_version, succession
 from .flows.services import Services
 from .records import MemoryRecord, as_utc, pending_analysis, pending_fields
 from .scopes import ROOT, contains
@@ -53,30 +53,15 @@ async def update(
             if same and analysis == old.analysis:
                 return old
             now = services.clock()
-            record = MemoryRecord.model_validate(
-                {
-                    **old.model_dump(),
-                    **changes,
-                    "version": old.version + 1,
-                    "updated_at": now,
-                    "valid_from": now,
-                    "analysis": analysis,
-                }
+            following = next_version(old, now, **changes, analysis=analysis)
+            record = MemoryRecord.model_validate(following.model_dump())
+            vectors = (
+                {record.id: dense} if dense is not None and record.content != old.content else {}
             )
-            same_text = record.content == old.content
-            version = NewVersion(
-                record,
-                text_hash(record.content),
-                None if same_text else dense,
-                None if same_text else encode_document(record.content),
-            )
-            retired = Retirement(old.id, old.version, now, "superseded", old.id)
-            batch = WriteBatch([version], [retired], {old.id: old.version})
+            batch = succession([(old, record)], vectors)
             if record.private != old.private:
                 batch = await services.in_thread(_with_history, store, batch, record, now)
-            if services.config.conversation_context:
-                batch = await services.in_thread(in_context, store, batch)
-            if await services.in_thread(store.commit, batch):
+            if await services.in_thread(services.commit, batch, [old]):
                 return record
     raise StoreError(
         f"Record {record_id!r} kept changing while it was updated; nothing was changed. Try again."
@@ -116,7 +101,7 @@ def history(store: StorageBackend, selection: Selection, record_id: str) -> list
     return sorted(versions, key=lambda v: (v.valid_from or v.created_at, v.version, v.id))
 
 
-def leave_sources(store: StorageBackend, selection: Selection, now: datetime) -> None:
+def leave_sources(services: Services, selection: Selection) -> None:
     """Take the selected sources off records that others said too, so that those records stay.
 
     Does nothing unless the selection names sources.
@@ -124,50 +109,41 @@ def leave_sources(store: StorageBackend, selection: Selection, now: datetime) ->
     if not selection.sources:
         return
     gone = set(selection.sources)
+    now = services.clock()
     offset = 0
-    while page := store.list_records(selection, _PAGE, offset):
+    while page := services.store.list_records(selection, _PAGE, offset):
         shared = [r for r in page if r.source is None or set(r.sources) - gone]
         offset += len(page) - len(shared)
-        versions, retired = [], []
+        pairs = []
         for old in shared:
             left = [source for source in old.sources if source not in gone]
-            changes = {
-                "sources": left,
-                "source": old.source if old.source not in gone else (left[0] if left else None),
-                "version": old.version + 1,
-                "updated_at": now,
-                "valid_from": now,
-            }
-            fresh = old.model_copy(update=changes)
-            versions.append(NewVersion(fresh, text_hash(fresh.content)))
-            retired.append(Retirement(old.id, old.version, now, "superseded", old.id))
+            kept = old.source if old.source not in gone else (left[0] if left else None)
+            pairs.append((old, next_version(old, now, sources=left, source=kept)))
         if shared:
-            expect = {old.id: old.version for old in shared}
-            store.commit(WriteBatch(versions, retired, expect))
+            services.commit(succession(pairs), shared)
 
 
-def erase(store: StorageBackend, selection: Selection) -> tuple[list[str], int]:
+def erase(services: Services, selection: Selection) -> tuple[list[str], int]:
     """Erase the selected records, and their words from the turns around them.
 
     Returns:
         The ids of the records, and the number of versions that went.
     """
-    rest = without(store, selection)
-    if rest.lexical:
-        store.commit(rest)
-    return store.erase(selection)
+    services.take_out(selection)
+    return services.store.erase(selection)
 
 
-def retire_all(store: StorageBackend, selection: Selection, now: datetime) -> tuple[list[str], int]:
+def retire_all(services: Services, selection: Selection) -> tuple[list[str], int]:
     """Retire every selected record, page by page; history keeps them.
 
     Returns:
         The ids, and their number.
     """
+    now = services.clock()
     ids: list[str] = []
-    while page := store.list_records(selection, _PAGE):
+    while page := services.store.list_records(selection, _PAGE):
         retire = [Retirement(r.id, r.version, now, "forgotten") for r in page]
-        store.commit(in_context(store, WriteBatch(retire=retire)))
+        services.commit(WriteBatch(retire=retire), page)
         ids += [record.id for record in page]
     return ids, len(ids)
 

@@ -80,6 +80,9 @@ def languages(text: str) -> list[str]:
 
 
 def _scripts(sentence: str) -> dict[str, float]:
+    if sentence.isascii():  # at once, for this is most of what is asked about
+        count = sum(map(str.isalpha, sentence))
+        return {"Latin script": float(count)} if count else {}
     letters: dict[str, float] = {}
     for character in sentence:
         code = ord(character)

@@ -8,15 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from .embedders.lexical import text_hash
-from .flows.batch import EncodingRun, Item, analysed_fields
-from .flows.context import in_context
+from .flows.batch import EncodingRun, Item, analysed_fields, next_version, succession
 from .flows.encoding import EncodingFlow
 from .flows.events import SimilarFound
 from .flows.requests import SaveRequest
 from .flows.services import Services
 from .llm.service import Patience
 from .records import ANALYSED_FIELDS, MemoryRecord, Reanalyzed, pending_analysis, pending_fields
-from .stores.backend import NewVersion, Retirement, StorageBackend, WriteBatch
+from .stores.backend import StorageBackend
 from .stores.selection import Selection
 
 PAGE = 200
@@ -99,19 +98,8 @@ class Reanalysis:
                 self.failed[old.id] = "it was changed while it was analysed; call again"
                 continue
             fields = analysed_fields(item.analysis, missing, old.scope, old.metadata)
-            fields |= {
-                "analysis": None,
-                "version": old.version + 1,
-                "updated_at": now,
-                "valid_from": now,
-            }
-            record = old.model_copy(update=fields)
-            batch = WriteBatch(
-                [NewVersion(record, text_hash(record.content))],
-                [Retirement(old.id, old.version, now, "superseded", old.id)],
-                {old.id: old.version},
-            )
-            if store.commit(in_context(store, batch)):
+            record = next_version(old, now, **fields, analysis=None)
+            if self.services.commit(succession([(old, record)]), [old]):
                 self.done.append(old.id)
             else:
                 self.failed[old.id] = "it was changed while it was analysed; call again"

@@ -9,7 +9,6 @@ from typing import Any
 from .embedders.lexical import text_hash
 from .embedders.resolve import resolve_embedder
 from .errors import InvalidInputError
-from .flows import context
 from .flows.runtime import get_runtime
 from .flows.services import Services
 from .records import MemoryRecord
@@ -45,7 +44,7 @@ async def reindex_store(
             missing = [record for record in page if (record.id, record.version) not in there]
             if missing:
                 vectors = await services.embedder.embed_documents([r.content for r in missing])
-                words = await services.in_thread(context.vectors, store, missing)
+                words = await services.in_thread(services.lexical_vectors, missing)
                 versions = [
                     NewVersion(r, text_hash(r.content), vector, lexical)
                     for r, vector, lexical in zip(missing, vectors, words, strict=True)
@@ -101,6 +100,7 @@ def reindex(
     api_key: str | None = None,
     prefer_grpc: bool = False,
     progress: Callable[[int, int], object] | None = None,
+    conversation_context: bool = True,
 ) -> int:
     """Re-embed a store with another embedder; needs neither the old embedder nor its model.
 
@@ -114,6 +114,7 @@ def reindex(
         api_key: of the Qdrant server.
         prefer_grpc: talk gRPC to the Qdrant server.
         progress: called with how many versions are done and how many there are; quick.
+        conversation_context: the setting of the memories that use this store.
 
     Returns:
         How many stored versions were re-embedded; 0 for a new store.
@@ -122,7 +123,7 @@ def reindex(
     from .llm.resolve import resolve_llm
     from .llm.service import LLMService
 
-    config = MemoryConfig.build()
+    config = MemoryConfig.build(conversation_context=conversation_context)
     runtime = get_runtime()
     store = open_store(storage, api_key=api_key, prefer_grpc=prefer_grpc)
     try:

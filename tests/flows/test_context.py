@@ -10,11 +10,12 @@ import pytest
 
 from mnemotrace import Memory
 from mnemotrace.embedders.lexical import encode_document
-from mnemotrace.flows import context
+from mnemotrace.errors import LLMError
+from mnemotrace.flows import context, encoding
 from mnemotrace.reindexing import reindex
 from mnemotrace.stores.backend import SparseVector
 from mnemotrace.stores.points import point_id
-from mnemotrace.testing import FakeEmbedder
+from mnemotrace.testing import FakeEmbedder, ScriptedLLM
 
 TALK = [
     "Ana: Where did you grow up?",
@@ -182,12 +183,82 @@ def test_only_turns_and_named_sessions_take_part(memory: Memory) -> None:
             memory.remember("x", "/chat", session=wrong)  # type: ignore[arg-type]
 
 
-def test_the_context_can_be_switched_off() -> None:
-    with Memory(
-        storage=":memory:", embedder=FakeEmbedder(), llm=None, conversation_context=False
-    ) as memory:
-        for record in memory.remember_many(TALK, "/chat", session="monday").wait(10):
+def test_the_context_can_be_switched_off(tmp_path: Path) -> None:
+    """Whatever writes: saving, updating, analysing later, forgetting, erasing, re-embedding."""
+    down = ScriptedLLM({"save_analysis": LLMError("down")})
+    settings: dict[str, Any] = {"conversation_context": False, "consolidation_threshold": 1.0}
+
+    def assert_alone(memory: Memory) -> None:
+        for record in memory.list_records(limit=100):
             assert same(vector_of(memory, record), encode_document(record.content))
+
+    with Memory(down, tmp_path, FakeEmbedder(dimension=8), **settings) as memory:
+        ids = [r.id for r in memory.remember_many(TALK, "/chat", session="monday").wait(10)]
+        assert_alone(memory)
+        memory.update(ids[0], importance=0.9)
+        memory.update(ids[1], content="Ben: Something else entirely.")
+        assert_alone(memory)
+        memory.forget(record_ids=[ids[2]], erase=False)
+        assert_alone(memory)
+        memory.forget(record_ids=[ids[3]])
+        assert_alone(memory)
+    answer = {"save_analysis": {"scope": "/x", "categories": ["talk"], "importance": 0.4}}
+    with Memory(ScriptedLLM(answer), tmp_path, FakeEmbedder(dimension=8), **settings) as memory:
+        assert memory.reanalyze() > 0
+        assert_alone(memory)
+        memory.reindex(FakeEmbedder(dimension=12))
+        assert_alone(memory)
+    reindex(tmp_path, FakeEmbedder(dimension=16), conversation_context=False)
+    with Memory(None, tmp_path, FakeEmbedder(dimension=16), **settings) as memory:
+        assert_alone(memory)
+
+
+def test_an_erased_turn_takes_its_words_along_after_the_context_was_switched_off(
+    tmp_path: Path,
+) -> None:
+    embedder = FakeEmbedder(dimension=8)
+    with Memory(None, tmp_path, embedder) as memory:
+        ids = [r.id for r in memory.remember_many(TALK, "/chat", session="monday").wait(10)]
+        assert_context(memory, TALK)
+    with Memory(None, tmp_path, embedder, conversation_context=False) as memory:
+        memory.forget(record_ids=[ids[2]])
+        for place in (0, 1, 3, 4, 5):  # all that had its words
+            record = memory.get(ids[place])
+            assert record is not None
+            assert same(vector_of(memory, record), encode_document(TALK[place]))
+
+
+def test_the_words_of_a_turn_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among its neighbours, when it is written; other texts once, too."""
+    counted: list[str] = []
+
+    def count(text: str, *among: Any) -> Any:
+        counted.append(text)
+        return encode_document(text, *among)
+
+    for module in (context, encoding):
+        monkeypatch.setattr(module, "encode_document", count)
+    llm = ScriptedLLM({"save_analysis": {"scope": "/s", "importance": 0.4}})
+    with Memory(storage=":memory:", embedder=FakeEmbedder(), llm=llm) as memory:
+        memory.remember_many(TALK, session="monday").wait(10)
+        memory.remember_many(["one fact", "another thing"]).wait(10)
+    assert sorted(counted) == sorted([*TALK, "one fact", "another thing"])
+
+
+def test_an_update_looks_the_old_version_up_once(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = memory.remember("Ana: Do you ski?", "/chat", session="monday")
+    asked: list[Any] = []
+    get = memory.store.get
+
+    def counting(*args: Any) -> Any:
+        asked.append(args)
+        return get(*args)
+
+    monkeypatch.setattr(memory.store, "get", counting)
+    memory.update(record.id, content="Ana: Do you skate?")
+    assert len(asked) == 1
 
 
 def test_a_turn_that_is_said_again_in_another_conversation_is_a_turn_of_its_own(

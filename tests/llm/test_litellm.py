@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -15,6 +17,7 @@ import pytest
 from pydantic import BaseModel
 
 from mnemotrace.errors import LLMError, LLMUnavailableError
+from mnemotrace.litellm_loop import CALLBACKS
 from mnemotrace.llm import litellm_adapter
 from mnemotrace.llm import service as service_module
 from mnemotrace.llm.litellm_adapter import LiteLLMModel
@@ -257,3 +260,135 @@ async def test_nothing_is_printed_for_a_failed_request(
         await ask(LiteLLMModel("openai/gpt-4o-mini", api_base=address))
 
     assert capsys.readouterr() == ("", "")
+
+
+class Ollama(BaseHTTPRequestHandler):
+    """An Ollama server that takes its time to tell about a model."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1
+    paths: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.paths.append(self.path)
+        if self.path == "/api/show":
+            time.sleep(SLOW)
+        answer = {"model": "m", "response": '{"port": 8080}', "done": True,
+                  "message": {"role": "assistant", "content": '{"port": 8080}'}}  # fmt: skip
+        raw = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+SLOW = 0.3
+
+
+async def test_what_litellm_asks_an_ollama_server_about_a_model_blocks_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It does so with a blocking request, on the loop that it is called on."""
+    longest, last = 0.0, time.perf_counter()
+
+    async def tick() -> None:
+        nonlocal longest, last
+        while True:
+            await asyncio.sleep(0.005)
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+
+    await ask_once(LiteLLMModel("openai/gpt-4o-mini", api_base="http://127.0.0.1:9"))  # imports
+    with ThreadingHTTPServer(("127.0.0.1", 0), Ollama) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        monkeypatch.setenv("OLLAMA_API_BASE", url)
+        last = time.perf_counter()
+        ticking = asyncio.create_task(tick())
+        assert await LiteLLMModel("ollama/some-model").complete(LLMRequest("p", "", "?"))
+        await asyncio.sleep(0.02)
+        ticking.cancel()
+        server.shutdown()
+    assert "/api/show" in Ollama.paths
+    assert longest < 0.9 * SLOW
+
+
+async def ask_once(model: LiteLLMModel) -> None:
+    with pytest.raises(LLMUnavailableError):
+        await model.complete(LLMRequest("p", "", "?"))
+
+
+async def direct(address: str) -> None:
+    """Ask through litellm without mnemotrace, on this loop, as a user may; let it finish."""
+    import litellm
+    from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
+
+    message = {"role": "user", "content": "?"}
+    await litellm.acompletion(
+        model="openai/gpt-4o-mini", api_base=address, api_key="x", messages=[message]
+    )
+    await asyncio.sleep(0)
+    await GLOBAL_LOGGING_WORKER.flush()
+
+
+def test_no_logging_task_of_litellm_dies_with_a_loop(
+    address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It keeps one for all loops, and lets go of an unfinished one when another loop comes."""
+    model = LiteLLMModel("openai/gpt-4o-mini", api_base=address)
+    with asyncio.Runner() as theirs:
+        for _ in range(2):
+            theirs.run(direct(address))
+            asyncio.run(ask_of(model))
+            gc.collect()
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+async def ask_of(model: LiteLLMModel) -> None:
+    assert await ask(model) == Answer(port=8080)
+
+
+async def test_the_callbacks_of_a_user_are_still_told_and_litellm_is_left_as_it_is(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import litellm
+
+    told = threading.Event()
+    seen: list[Any] = []
+
+    class Listener(litellm.integrations.custom_logger.CustomLogger):
+        async def async_log_success_event(self, kwargs: Any, *_: Any, **__: Any) -> None:
+            seen.append((kwargs["model"], kwargs["response_cost"]))
+            told.set()
+
+    model = LiteLLMModel("openai/gpt-4o-mini", api_base=address)
+    before = {name: getattr(litellm, name) for name in (*CALLBACKS, "max_budget", "drop_params")}
+    assert await ask(model) == Answer(port=8080)
+    assert {name: getattr(litellm, name) for name in before} == before
+    for name in CALLBACKS:  # litellm adds to them what it finds in the first
+        monkeypatch.setattr(litellm, name, list(getattr(litellm, name)))
+    monkeypatch.setattr(litellm, "callbacks", [Listener()])
+    assert await ask(model) == Answer(port=8080)
+    assert await asyncio.to_thread(told.wait, 10)
+    ((name, cost),) = seen
+    assert name == "gpt-4o-mini"
+    assert cost > 0.0
+
+
+async def test_without_callbacks_litellm_keeps_no_record(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from litellm.litellm_core_utils import litellm_logging
+
+    recorded: list[Any] = []
+    monkeypatch.setattr(
+        litellm_logging, "get_standard_logging_object_payload", lambda **_: recorded.append(1)
+    )
+    assert await ask(LiteLLMModel("openai/gpt-4o-mini", api_base=address)) == Answer(port=8080)
+    await asyncio.sleep(0.05)
+    assert recorded == []

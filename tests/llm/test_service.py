@@ -41,6 +41,16 @@ async def test_the_answer_is_validated_and_the_request_carries_the_schema() -> N
     assert llm.requests == [LLMRequest("find_port", "system", "?", Answer.model_json_schema())]
 
 
+async def test_the_schema_of_an_answer_is_made_once() -> None:
+    """Making one takes longer than all else a request takes here."""
+    llm = ScriptedLLM({"find_port": GOOD})
+
+    for _ in range(2):
+        await ask(llm)
+
+    assert llm.requests[0].schema is llm.requests[1].schema
+
+
 @pytest.mark.parametrize("reply", ["", "no idea", '{"port": "none"}', '{"port": '])
 async def test_an_unusable_answer_is_an_error_and_not_asked_again(reply: str) -> None:
     llm = ScriptedLLM({"find_port": reply})

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from mnemotrace import litellm_loop
 from mnemotrace.errors import LLMError, LLMUnavailableError
 
 from .instances import messages
@@ -59,7 +60,7 @@ class LiteLLMModel:
             raise LLMUnavailableError(reason)
         litellm = _loaded or await call_in_thread(_load)
         start = time.perf_counter()
-        response = await self._ask(litellm, request)
+        response = await litellm_loop.run_async(self._ask(litellm, request))
         latency = (time.perf_counter() - start) * 1000.0
         try:
             text = response.choices[0].message.content
@@ -82,15 +83,16 @@ class LiteLLMModel:
         for number, way in enumerate(ways[first:], start=first):
             strict = number == 0 and _holds_to_schema(litellm, self.name)
             try:
-                response = await litellm.acompletion(
-                    model=self.name,
-                    messages=messages(request if strict else asked),
-                    # The service does the retries, so that they are limited and in the trace.
-                    max_retries=0,
-                    num_retries=0,
-                    drop_params=True,
-                    **(way | self._arguments()),
-                )
+                with litellm_loop.unlogged(litellm):
+                    response = await litellm.acompletion(
+                        model=self.name,
+                        messages=messages(request if strict else asked),
+                        # The service does the retries, so that they are limited and in the trace.
+                        max_retries=0,
+                        num_retries=0,
+                        drop_params=True,
+                        **(way | self._arguments()),
+                    )
             except Exception as error:
                 if number + 1 < len(ways) and _form_refused(litellm, error):
                     continue

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mnemotrace import litellm_loop
 from mnemotrace.embedders import windows
 from mnemotrace.errors import EmbedderError
 from mnemotrace.trace import note, span
 
-from . import own_loop
 from .base import ProviderEmbedder
 from .settings import Settings
 from .table import Side
@@ -106,11 +106,11 @@ class HostedEmbedder(ProviderEmbedder):
 
     def embed(self, texts: list[str]) -> NDArray[np.float32]:
         """Return the vectors of texts to be stored; else as `aembed`, which does not block."""
-        return own_loop.run(self.aembed(texts))
+        return litellm_loop.run(self.aembed(texts))
 
     def embed_query(self, texts: list[str]) -> NDArray[np.float32]:
         """Return the vectors of texts to search for; else as `aembed_query`."""
-        return own_loop.run(self.aembed_query(texts))
+        return litellm_loop.run(self.aembed_query(texts))
 
     async def _embed(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
         self.check_installed()

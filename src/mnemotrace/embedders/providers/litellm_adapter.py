@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from mnemotrace import litellm_loop
 from mnemotrace.errors import EmbedderError
 
-from . import own_loop
 from .hosted import Reply, TransientError
 from .settings import Settings
 from .table import Side
@@ -44,21 +44,22 @@ class LiteLLMRequests:
             TransientError: it failed in a way that may pass.
             EmbedderError: it was refused, or the answer cannot be read.
         """
-        return await own_loop.run_async(self._make(texts, side, timeout))
+        return await litellm_loop.run_async(self._make(texts, side, timeout))
 
     async def _make(self, texts: list[str], side: Side, timeout: float) -> Reply:
         # In a thread, because credentials may be read from files and services.
         litellm, arguments = await asyncio.to_thread(self._prepare)
         try:
-            response = await litellm.aembedding(
-                input=texts,
-                timeout=timeout,
-                # The embedder does the retries, so that they are limited and told.
-                max_retries=_NO_RETRIES,
-                num_retries=0,
-                **arguments,
-                **side.arguments,
-            )
+            with litellm_loop.unlogged(litellm):
+                response = await litellm.aembedding(
+                    input=texts,
+                    timeout=timeout,
+                    # The embedder does the retries, so that they are limited and told.
+                    max_retries=_NO_RETRIES,
+                    num_retries=0,
+                    **arguments,
+                    **side.arguments,
+                )
         except Exception as error:
             raise self._translated(error) from error
         return Reply(
