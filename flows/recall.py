@@ -1,7 +1,8 @@
 """RecallFlow: analyze_query -> select_scopes -> search -> route -> explore -> synthesize.
 
-A deep recall of a short query takes five steps and no language model. Exploration goes back to
-`search` with something new to search for, or ends. `ShallowRecall` is the same search and
+A deep recall of a short query takes five steps and no language model, unless the evidence is weak
+and there is a budget to explore. Exploration goes back to `search` with something new to search
+for, or ends. `ShallowRecall` is the same search and
 ranking in one step.
 """
 

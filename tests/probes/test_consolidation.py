@@ -104,6 +104,35 @@ def test_an_opposite_is_never_swallowed(
     assert [event.operation for event in heard.of(MemoryAnalysisFailedEvent)] == ["consolidation"]
 
 
+PEANUTS = ("Bob is allergic to peanuts", "Bob is not allergic to peanuts")
+ORDERS = ("order 1001 was shipped", "order 1002 was shipped")
+
+
+@pytest.mark.parametrize(("one", "other"), [PEANUTS, PEANUTS[::-1], ORDERS])
+@pytest.mark.parametrize("way", ["no model", "kept", "updated", "one batch"])
+def test_opposites_at_a_cosine_of_96_are_two_records(
+    open_memory: OpenMemory, one: str, other: str, way: str
+) -> None:
+    """Probe 27 by its very vectors, above both thresholds."""
+    vectors = {one: [1.0, 0.0], other: [0.96, 0.28]}
+    llm = {
+        "kept": by_text({other: plan(("old", "keep"))}),
+        "updated": by_text({other: plan(("old", "update", one))}),
+    }.get(way)
+    embedder = FakeEmbedder({text: [*vector, 0.0] for text, vector in vectors.items()})
+    memory = open_memory(llm=llm, embedder=embedder, batch_dedup_threshold=0.95)
+    if way == "one batch":
+        memory.remember_many([one, other], **COMPLETE).wait(20)
+    else:
+        memory.remember(one, record_id="old", **COMPLETE)
+        memory.remember(other, **COMPLETE)
+    assert llm is None or llm.asked("consolidation")
+    assert texts(memory) == {one, other}
+    found = {match.record.content: match for match in memory.recall(one, limit=2)}
+    assert found.keys() == {one, other}
+    assert found[other].components.cosine == pytest.approx(0.96, abs=1e-3)
+
+
 DIFFERENT = [
     ("Tests pass", "Tests fail"),
     ("my brother is 30", "my sister is 30"),
