@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from itertools import pairwise
 
 import pytest
@@ -76,6 +77,51 @@ def test_a_part_ends_at_a_paragraph_else_at_a_line_else_at_a_sentence() -> None:
         assert part.endswith(". ")
     for part in texts("가마는 밤에 굽습니다. 문은 닫혀 있습니다。" * 40, 100, 20)[:-1]:
         assert part.rstrip()[-1] in ".。"
+
+
+UNSPACED = {
+    "korean": "가마는밤에굽습니다그래서문은닫혀있고" * 300,
+    "chinese": "我们决定使用新的数据库因为旧的太慢" * 300,
+    "chinese with commas": "我们决定使用新的数据库，因为旧的太慢，" * 300,
+    "numbers": "我们的价格为1,234.50元和编号2024-05-01的订单" * 200,
+    "words": "아이디는user_name@example.org이고버전은v1.2.3이다" * 200,
+    "japanese": "私たちは新しいデータベースを使うことに決めた" * 300,
+    "one long line": "It is so and so on " * 500,
+    "emoji": "가👩‍👩‍👧‍👦👍🏽é나" * 300,
+}
+
+
+@pytest.mark.parametrize("name", UNSPACED)
+@pytest.mark.parametrize(("size", "overlap"), [(1500, 150), (200, 40), (64, 24)])
+def test_a_text_without_spaces_overlaps_and_is_not_cut_in_a_number(
+    name: str, size: int, overlap: int
+) -> None:
+    text = UNSPACED[name]
+    check(text, size, overlap)
+    chunks = split(text, size, overlap)
+    for before, after in pairwise(chunks):
+        assert count_tokens(text[after.start : before.end]) >= overlap // 4, "it repeats enough"
+        for place in (before.end, after.start):
+            around = text[place - 1 : place + 1]
+            assert not re.fullmatch(r"[0-9A-Za-z]{2}|[0-9A-Za-z][.,@_-]|[.,@_-][0-9A-Za-z]", around)
+            assert "\u200d" not in around
+            assert around[-1] != "\U0001f3fd"
+    if name == "chinese with commas" and size == 1500:
+        assert all(text[chunk.end - 1] == "，" for chunk in chunks[:-1])
+
+
+def test_a_sentence_without_spaces_is_whole_in_one_of_its_parts() -> None:
+    """So that a fact across a cut is extracted: it is short, and within the overlap."""
+    fact = "서버의비밀번호는74139이다"
+    for lead in range(900, 960, 7):
+        text = "가" * lead + fact + "나" * 900
+        parts = texts(text, 1500, 150)
+        assert any(fact in part for part in parts)
+
+
+def test_a_number_longer_than_a_part_is_cut_all_the_same() -> None:
+    text = "1234567890" * 800
+    assert "".join(texts(text, 100, 0)) == text
 
 
 def test_a_dialogue_is_cut_between_turns_and_the_next_part_begins_at_one() -> None:
