@@ -79,14 +79,13 @@ class LiteLLMModel:
     async def _ask(self, litellm: Any, request: LLMRequest) -> Any:
         ways = list(_ways(request.schema))
         first = min(self._way, len(ways) - 1) if request.schema is not None else 0
-        asked = spelled_out(request)
         for number, way in enumerate(ways[first:], start=first):
             strict = number == 0 and _holds_to_schema(litellm, self.name)
             try:
                 with litellm_loop.unlogged(litellm):
                     response = await litellm.acompletion(
                         model=self.name,
-                        messages=messages(request if strict else asked),
+                        messages=messages(request if strict else spelled_out(request)),
                         # The service does the retries, so that they are limited and in the trace.
                         max_retries=0,
                         num_retries=0,
