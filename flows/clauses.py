@@ -39,6 +39,19 @@ _CHANGES = word_set(
 _CHANGE_STEMS = ("이사", "옮", "바뀌", "바꾸", "바꿨", "변경", "搬", "迁", "遷")
 """Words that tell that something is different now; a merged text may leave them out."""
 
+_HEDGES = word_set(
+    """if unless or maybe perhaps might may could should would probably possibly almost nearly used
+    said says say told tells think thinks thought believe believes believed claim claims claimed
+    hope hopes hoped want wants wanted wish wishes plan plans planned try tries tried expect expects
+    expected supposed pretends"""
+)
+"""Words that make another statement of what they stand beside: said, wanted, possible, conditional."""
+_CONDITIONS = frozenset({"if", "unless", "만약", "만일", "如果", "若", "もし"})
+_HEDGING_PARTS = re.compile(
+    r"만약|만일|아마|려고|고\s?싶|라고\s?(?:말|했|한)|다고\s?(?:말|했|한|생각)|[가-힣]면(?![가-힣])"
+    r"|如果|若|可能|也许|也許|或者|还是|想|说|說|认为|認為|もし|たい|かもしれ|と言|と思"
+)
+
 _FUNCTION = (facts.FUNCTION_WORDS | _LINKS | _FILLERS) - {"or"}
 _ROLES = word_set("to from in on by for with since until was were had did will would")
 """Function words that are kept where nothing may differ: direction, role and time."""
@@ -82,6 +95,9 @@ _ENDINGS = sorted(
 )
 _SUBJECT = ("은", "는", "이", "가", "께서")
 _JAPANESE_SUBJECT = ("は", "が", "も")
+_AFTER_NOUNS = ("は", "が", "も", "を", "に", "で", "と", "の", "へ", "や", "から", "まで", "だ")
+_VERB_ENDINGS = ("다", "요", "고", "며", "지만", "는데")
+_KOREAN_COPULAS = ("이다", "입니다", "이에요", "예요", "이었다", "이고", "이며")
 _VERB_LAST = re.compile(r"[가-힣ぁ-ゟ]")
 _OPENING_PRONOUNS = frozenset(f"<{c}>" for c in _HAN_PRONOUNS) | frozenset(
     _HANGUL_PRONOUNS.values()
@@ -111,6 +127,7 @@ class Term:
             word are several terms of one unit.
         raw: as it is written, in lower case.
         marks_subject: it has the particle of a subject (은, 는, 이, 가; は, が).
+        verbal: it ends like a verb, in Korean and Japanese.
     """
 
     keys: frozenset[str]
@@ -119,6 +136,7 @@ class Term:
     unit: int
     raw: str
     marks_subject: bool = False
+    verbal: bool = False
 
     @property
     def is_value(self) -> bool:
@@ -136,6 +154,7 @@ class Clause:
         tokens: all its tokens in lower case.
         extra: keys of pronouns, roles and tense, for those who compare them too.
         verb_last: it is Korean or Japanese, where values stand before the verb.
+        hedges: what makes it less than a plain statement: "if", "may", "said".
         of_pronoun: it begins with a pronoun, so that its first word is none that it is about.
     """
 
@@ -143,6 +162,7 @@ class Clause:
     terms: tuple[Term, ...]
     tokens: tuple[str, ...]
     extra: frozenset[str]
+    hedges: frozenset[str] = frozenset()
     verb_last: bool = False
     of_pronoun: str = ""
 
@@ -175,10 +195,15 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence and its clauses; the first may have no terms."""
+    """A sentence and its clauses.
+
+    Attributes:
+        conditions: "if" and the like, which hold for all of its clauses.
+    """
 
     text: str
     clauses: tuple[Clause, ...]
+    conditions: frozenset[str]
 
     @property
     def goes_on(self) -> bool:
@@ -193,8 +218,12 @@ class Sentence:
 @lru_cache(maxsize=64)
 def sentences(text: str) -> tuple[Sentence, ...]:
     """Return the sentences of a text, those without any term left out."""
-    found = (Sentence(part, tuple(_clauses(part))) for part in facts.sentences(text))
-    return tuple(sentence for sentence in found if sentence.clauses)
+    found: list[Sentence] = []
+    for part in facts.sentences(text):
+        if clauses := tuple(_clauses(part)):
+            hedges = frozenset().union(*(clause.hedges for clause in clauses))
+            found.append(Sentence(part, clauses, _CONDITIONS & hedges))
+    return tuple(found)
 
 
 def is_filler(term: Term) -> bool:
@@ -242,12 +271,12 @@ def _clause(text: str) -> Clause:
     for token in facts.words(text):
         lower = token.casefold()
         if _RUN.match(token):
-            for piece, keys in _pieces(token):
+            for written, piece, keys in _pieces(token):
                 terms += (replace(t, place=len(tokens), unit=len(tokens)) for t in piece)
                 extra.update(keys)
                 if not terms and not pronoun:
                     pronoun = next((k for k in keys if k in _OPENING_PRONOUNS), "")
-                tokens.append("".join(term.raw for term in piece))
+                tokens.append(written)
             verb_last = verb_last or bool(_VERB_LAST.search(token))
             continue
         unit = len(tokens)
@@ -263,7 +292,8 @@ def _clause(text: str) -> Clause:
                 extra.add(f"<{lower}>")
         else:
             terms.append(Term(_keys(lower), unit, _kind(token), unit, lower))
-    return Clause(text, tuple(terms), tuple(tokens), frozenset(extra), verb_last, pronoun)
+    hedges = _HEDGES.intersection(tokens).union(_HEDGING_PARTS.findall(text))
+    return Clause(text, tuple(terms), tuple(tokens), frozenset(extra), hedges, verb_last, pronoun)
 
 
 def _kind(token: str) -> str:
@@ -283,54 +313,65 @@ def _keys(word: str) -> frozenset[str]:
     return frozenset(stems[:1] or [word])
 
 
-def _pieces(token: str) -> Iterator[tuple[list[Term], list[str]]]:
-    """Yield the words of a run of Korean, Chinese or Japanese: terms, and keys beside them.
+_Piece = tuple[str, list[Term], list[str]]
+
+
+def _pieces(token: str) -> Iterator[_Piece]:
+    """Yield the words of a run of Korean, Chinese or Japanese: as written, terms, keys beside them.
 
     A piece without terms is a function word or a pronoun; places and units are not set yet.
     """
     runs = [(match.lastgroup, match[0]) for match in _RUN.finditer(token)]
     for index, (script, run) in enumerate(runs):
-        after = runs[index + 1][1] if index + 1 < len(runs) else ""
+        after = runs[index + 1][1] if index + 1 < len(runs) and runs[index + 1][0] == "hira" else ""
         if script == "hangul":
             yield _hangul_piece(run)
         elif script == "han":
-            yield from _han_pieces(run, after.startswith(_JAPANESE_SUBJECT))
+            yield from _han_pieces(run, after)
         elif script == "kata":
-            yield [_term(run, "word", after.startswith(_JAPANESE_SUBJECT))], []
+            yield run, [_term(run, "word", after.startswith(_JAPANESE_SUBJECT))], []
         elif index and runs[index - 1][0] in ("han", "kata"):
-            yield [], []  # particles and endings
+            yield run, [], []  # particles and endings
         elif len(run) > 2 and run not in _JAPANESE_ENDINGS:
-            yield [_term(run, "word", False)], []
+            yield run, [_term(run, "word", False)], []
         else:
-            yield [], []
+            yield run, [], []
 
 
 def _term(key: str, kind: str, marks_subject: bool) -> Term:
     return Term(frozenset({key}), 0, kind, 0, key, marks_subject)
 
 
-def _hangul_piece(run: str) -> tuple[list[Term], list[str]]:
+def _hangul_piece(run: str) -> _Piece:
     pronoun = _HANGUL_PRONOUNS.get(run) or _HANGUL_PRONOUNS.get(run[:-1])
     if pronoun:
-        return [], [pronoun]
+        return run, [], [pronoun]
     if run in _HANGUL_FUNCTION:
-        return [], []
+        return run, [], []
     subject = len(run) > 1 and run.endswith(_SUBJECT)
-    return [Term(hangul_keys(run), 0, "hangul", 0, run, subject)], list(_roles(run))
+    verbal = run.endswith(_VERB_ENDINGS) and not run.endswith(_KOREAN_COPULAS)
+    term = Term(hangul_keys(run), 0, "hangul", 0, run, subject, verbal)
+    return run, [term], list(_roles(run))
 
 
-def _han_pieces(run: str, subject: bool) -> Iterator[tuple[list[Term], list[str]]]:
+def _han_pieces(run: str, after: str) -> Iterator[_Piece]:
     word: list[Term] = []
     for character in run:
         if character in _HAN_PRONOUNS or character in _HAN_NEGATIONS or character in _HAN_FUNCTION:
             if word:
-                yield word, []
+                yield "".join(term.raw for term in word), word, []
                 word = []
-            yield [], [f"<{character}>"] if character in _HAN_PRONOUNS else []
+            yield character, [], [f"<{character}>"] if character in _HAN_PRONOUNS else []
         else:
             word.append(_term(character, "han", False))
     if word:
-        yield [replace(term, marks_subject=subject) for term in word], []
+        subject = after.startswith(_JAPANESE_SUBJECT)
+        verbal = bool(after) and not after.startswith(_AFTER_NOUNS)
+        yield (
+            "".join(term.raw for term in word),
+            [replace(term, marks_subject=subject, verbal=verbal) for term in word],
+            [],
+        )
 
 
 @lru_cache(maxsize=1 << 14)

@@ -38,6 +38,8 @@ _MORE_OF = word_set(
 )
 """Verbs after which another object is one more, not another one: who likes coffee may still like
 tea."""
+_ARTICLES = frozenset({"a", "an", "the"})
+_PLACING = frozenset("在是到为為於于叫")
 _HAVING = word_set("has have had")
 
 
@@ -79,6 +81,7 @@ class _Window(NamedTuple):
     extra: Keys
     said: facts.Sentence
     terms: tuple[Term, ...]
+    hedges: Keys
     whole: bool = False
     """It is several clauses, which say what they say together."""
 
@@ -162,11 +165,11 @@ def may_replace(merged: str, old: str, new: str) -> bool:
     if len(merged) > 1.5 * (len(old) + len(new)) + 100 or facts.invented_terms(merged, old, new):
         return False
     there, said = _Text(_windows(merged)), _Text(_windows(new))
-    for clause in _clauses(new):
-        if not _survives(clause, there):
-            return False
+    if not all(_survives(clause, hedges, there) for clause, hedges in _clauses(new)):
+        return False
     return all(
-        _survives(clause, there) or _is_replaced(clause, there, said) for clause in _clauses(old)
+        _survives(clause, hedges, there) or _is_replaced(clause, there, said)
+        for clause, hedges in _clauses(old)
     )
 
 
@@ -178,8 +181,10 @@ def outdates(new: str, old: str) -> bool:
     """
     said = _Text(_windows(new))
     return all(
-        _survives(clause, said) or _is_replaced(clause, said, said) or _is_ended(clause, said)
-        for clause in _clauses(old)
+        _survives(clause, hedges, said)
+        or _is_replaced(clause, said, said)
+        or _is_ended(clause, said)
+        for clause, hedges in _clauses(old)
     )
 
 
@@ -194,19 +199,23 @@ def _strict_windows(text: str) -> Iterator[_Window]:
             terms, extra = clause.terms, clause.extra
             if index and clause.lacks_subject:
                 terms, extra = (*_subject(first), *terms), extra | first.extra
-            yield _window(terms, extra, clause.text)
+            yield _window(terms, extra, clause.text, clause.hedges | sentence.conditions)
         if len(sentence.clauses) > 1:
             yield _whole(sentence)._replace(whole=True)
 
 
-def _window(terms: tuple[Term, ...], extra: Keys, text: str) -> _Window:
+def _window(terms: tuple[Term, ...], extra: Keys, text: str, hedges: Keys) -> _Window:
     keys = frozenset(key for term in terms for key in term.keys)
-    return _Window(keys, extra, facts.Sentence.of(text), terms)
+    return _Window(keys, extra, facts.Sentence.of(text), terms, hedges)
+
+
+def _all_hedges(sentence: Sentence) -> Keys:
+    return frozenset(hedge for clause in sentence.clauses for hedge in clause.hedges)
 
 
 def _whole(sentence: Sentence) -> _Window:
     terms = tuple(term for clause in sentence.clauses for term in clause.terms)
-    return _window(terms, sentence.extra(), sentence.text)
+    return _window(terms, sentence.extra(), sentence.text, _all_hedges(sentence))
 
 
 def _with_subjects(sentence: Sentence) -> Iterator[_Window]:
@@ -216,12 +225,13 @@ def _with_subjects(sentence: Sentence) -> Iterator[_Window]:
         terms = clause.terms
         if index and not clause.has_own_subject:
             terms = (*_subject(first), *terms)
-        yield _window(terms, clause.extra, clause.text)
+        yield _window(terms, clause.extra, clause.text, clause.hedges | sentence.conditions)
 
 
 def _is_said(part: _Window, there: _Text) -> bool:
     return any(
         part.extra <= window.extra
+        and part.hedges == window.hedges
         and part.said.negations == window.said.negations
         and (_repeats if window.whole else _in_order)(part.terms, window.terms)
         for window in there.around(part.terms)
@@ -235,7 +245,16 @@ def _repeats(terms: tuple[Term, ...], there: tuple[Term, ...]) -> bool:
 
 
 def _same(term: Term, other: Term) -> bool:
-    return not term.keys.isdisjoint(other.keys) and term.marks_subject <= other.marks_subject
+    """Tell whether two words are the same in the same role, and verbs in the same tense."""
+    return (
+        not term.keys.isdisjoint(other.keys)
+        and term.marks_subject <= other.marks_subject
+        and (term.kind not in ("word", "name") or _is_past(term) == _is_past(other))
+    )
+
+
+def _is_past(term: Term) -> bool:
+    return term.raw.isascii() and term.raw.endswith("ed")
 
 
 def _in_order(terms: tuple[Term, ...], there: tuple[Term, ...]) -> bool:
@@ -247,8 +266,11 @@ def _in_order(terms: tuple[Term, ...], there: tuple[Term, ...]) -> bool:
 # -- merging -------------------------------------------------------------------------------------
 
 
-def _clauses(text: str) -> Iterator[Clause]:
-    return (clause for sentence in sentences(text) for clause in sentence.clauses)
+def _clauses(text: str) -> Iterator[tuple[Clause, Keys]]:
+    """Yield the clauses of a text, each with its hedges."""
+    for sentence in sentences(text):
+        for clause in sentence.clauses:
+            yield clause, clause.hedges | sentence.conditions
 
 
 def _windows(text: str) -> Iterator[_Window]:
@@ -257,23 +279,27 @@ def _windows(text: str) -> Iterator[_Window]:
     for index, sentence in enumerate(found):
         if len(sentence.clauses) > 1:
             for clause in sentence.clauses:
-                yield _window(clause.terms, clause.extra, clause.text)
+                hedges = clause.hedges | sentence.conditions
+                yield _window(clause.terms, clause.extra, clause.text, hedges)
         whole = _whole(sentence)
         yield whole
         if index + 1 < len(found) and found[index + 1].goes_on:
             after = _whole(found[index + 1])
             yield _window(
                 (*whole.terms, *after.terms), whole.extra | after.extra,
-                f"{sentence.text} {found[index + 1].text}",
+                f"{sentence.text} {found[index + 1].text}", whole.hedges | after.hedges,
             )  # fmt: skip
 
 
-def _survives(clause: Clause, there: _Text) -> bool:
-    """Tell whether a clause is still said: all its words at one place, negated as often."""
+def _survives(clause: Clause, hedges: Keys, there: _Text) -> bool:
+    """Tell whether a clause is still said: all its words at one place, negated as often.
+
+    It must be as certain, too: neither said by somebody, nor possible, nor on a condition.
+    """
     terms = tuple(term for term in clause.terms if not is_filler(term))
     said = facts.Sentence.of(clause.text)
     return not terms or any(
-        said.agrees(window.said) and _names_in_order(terms, window)
+        said.agrees(window.said) and hedges == window.hedges and _names_in_order(terms, window)
         for window in there.around(terms)
     )
 
@@ -397,23 +423,41 @@ def _subject(clause: Clause) -> tuple[Term, ...]:
 
 
 def _in_value_places(clause: Clause, units: list[_Unit]) -> Iterator[bool]:
-    """Tell of each missing word whether it stands where values do, not in what a clause is about.
+    """Tell of each missing word whether it stands where values do, which one thing has one of.
 
-    That is at the end; in Korean and Japanese before the verb, without the particle of a subject;
-    else before a preposition, and of numbers and dates anywhere but before a verb such as "is".
+    Numbers and dates do everywhere but before a verb such as "is". Other words do after a
+    preposition, names after "is" as well; not as verbs, objects or properties, for one may do and
+    be several things. Nothing but what begins with a preposition may follow. In Korean and
+    Japanese they do before the verb, without the particle of a subject.
     """
     last = max((place for place, unit in enumerate(units) if not unit.missing), default=-1)
     copula = max((i for i, token in enumerate(clause.tokens) if token in COPULAS), default=-1)
+    gone = {term.place for unit in units if unit.missing for term in unit.terms}
     for place, unit in enumerate(units):
-        if not unit.missing or place > last:
+        if not unit.missing:
             continue
+        first, after = unit.terms[0], unit.terms[-1].place + 1
         if clause.verb_last:
-            yield not any(term.marks_subject for term in unit.terms)
+            yield not any(term.marks_subject or term.verbal for term in unit.terms)
             continue
-        after = unit.terms[-1].place + 1
-        before_preposition = not _PREPOSITIONS.isdisjoint(clause.tokens[after : after + 1])
-        yield (
-            unit.terms[0].kind != "han" and copula < after and (unit.is_value or before_preposition)
+        before = next(
+            (
+                clause.tokens[i]
+                for i in range(first.place - 1, -1, -1)
+                if i not in gone and clause.tokens[i] not in _ARTICLES
+            ),
+            "",
+        )
+        if first.kind == "han":
+            yield place > last and before in _PLACING
+            continue
+        followed = place < last
+        yield (not followed or copula < after) and (
+            unit.is_value
+            or (
+                (before in _PREPOSITIONS or (before in COPULAS and first.kind == "name"))
+                and (not followed or not _PREPOSITIONS.isdisjoint(clause.tokens[after : after + 1]))
+            )
         )
 
 

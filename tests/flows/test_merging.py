@@ -35,6 +35,22 @@ from mnemotrace.flows.merging import may_replace, outdates, says_all
         ("Anna reads", "Anna swims", "Anna reads", False),
         ("Ann's sister is 30", "Ann's brother is 30", "Ann's sister is 30", False),
         ("", "Anna likes tea", "Ben likes ink", False),
+        # one may be and do several things
+        ("Ann is smart", "Ann is tall", "Ann is smart", False),
+        ("Ann works in Paris", "Ann lives in Paris", "Ann works in Paris", False),
+        ("안나는 파리에 간다", "안나는 파리에 산다", "안나는 파리에 간다", False),
+        ("安娜很聪明", "安娜很高", "安娜很聪明", False),
+        ("彼はパリに行く", "彼はパリに住んでいる", "彼はパリに行く", False),
+        ("Ann's email is ann@b.org", "Ann's phone is 555-1234", "Ann's email is ann@b.org", False),
+        # but is one person, in one place, at one time
+        ("The lead is Ben", "The lead is Ann", "The lead is Ben", True),
+        ("Ann lives in Munich", "Ann lives in Berlin with Bob", "Ann lives in Munich", False),
+        ("Ann lives in Munich with Bob", "Ann lives in Berlin with Bob", "Ann lives in Munich",
+         True),
+        ("会議は午後です", "会議は午前です", "会議は午後です", True),
+        # less certain than it was said
+        ("If it rains the match is cancelled. Ann swims.", "The match is cancelled", "Ann swims.",
+         False),
         # who owes whom
         ("Ben owes Anna 7 and likes ink", "Anna owes Ben 7", "Ben likes ink", False),
         # turned round without the new text saying so
@@ -48,6 +64,31 @@ def test_a_merged_text_may_replace_values_but_drop_none(
     merged: str, old: str, new: str, allowed: bool
 ) -> None:
     assert may_replace(merged, old, new) is allowed
+
+
+@pytest.mark.parametrize(
+    ("survivor", "text", "expected"),
+    [
+        ("If it rains, the match is cancelled", "the match is cancelled", False),
+        ("If it rains, the match is cancelled", "if it rains the match is cancelled!", True),
+        ("Bob said that Ann left", "Ann left", False),
+        ("Ann wants to buy a boat", "Ann buys a boat", False),
+        ("Ann lived in Paris", "Ann lives in Paris", False),
+        ("Ann may come", "Ann comes", False),
+        ("Bob used to smoke", "Bob smokes", False),
+        ("Either Bob or Ann drives", "Ann drives", False),
+        ("I love cats and dogs", "I love dogs", True),
+        ("I love dogs", "I love cats and dogs", False),
+        ("비가 오면 경기는 취소된다", "경기는 취소된다", False),
+        ("如果下雨，比赛取消", "比赛取消", False),
+        ("...", "...", True),
+        ("...", "!!!", False),
+    ],
+)
+def test_a_text_says_all_of_another_only_as_it_was_said(
+    survivor: str, text: str, expected: bool
+) -> None:
+    assert says_all(survivor, text) is expected
 
 
 @pytest.mark.parametrize(
