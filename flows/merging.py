@@ -39,6 +39,21 @@ _MORE_OF = word_set(
 """Verbs after which another object is one more, not another one: who likes coffee may still like
 tea."""
 _ARTICLES = frozenset({"a", "an", "the"})
+_ATTRIBUTES = word_set(
+    """status state color colour name capit price version size owner lead leader deadlin date time
+    port address languag default favorit favourit prefer current main primari mode type format
+    locat databas framework choic prioriti titl role budget limit url host number plan"""
+)
+"""Stems of what one thing has one of: whatever "is" says of it, replaces what it said before."""
+_GROUPS = (
+    word_set(
+        """black white red green blue yellow orange purple violet pink brown grey gray beige gold
+        golden silver turquoise"""
+    ),
+    word_set("small medium large big tiny huge"),
+    word_set("pending running done finished failed cancelled approved rejected draft final"),
+)
+"""Properties of which one thing has one at a time."""
 _PLACING = frozenset("在是到为為於于叫")
 _HAVING = word_set("has have had")
 
@@ -357,9 +372,16 @@ def _takes_the_place(clause: Clause, window: _Window, new: _Window) -> bool:
         return False
     if words and not _HAVING.isdisjoint(clause.tokens) and "been" not in clause.tokens:
         return False
-    if words and any(not _MORE_OF.isdisjoint(t.keys) for u in kept_words for t in u.terms):
+    kept = frozenset(key for unit in kept_words for term in unit.terms for key in term.keys)
+    if words and kept & _MORE_OF and not kept & _ATTRIBUTES:
         return False
-    if len(words) > len(kept_words) or not all(_in_value_places(clause, units)):
+    swapped = {
+        term.raw
+        for unit in words
+        for term in unit.terms
+        if any(term.raw in group and group & {t.raw for t in new.terms} for group in _GROUPS)
+    }
+    if len(words) > len(kept_words) or not all(_in_value_places(clause, units, swapped)):
         return False
     if len(kept_words) == 1 and words and not _is_linked(clause, kept_words[0], words[0]):
         return False
@@ -422,13 +444,18 @@ def _subject(clause: Clause) -> tuple[Term, ...]:
     return tuple(found)
 
 
-def _in_value_places(clause: Clause, units: list[_Unit]) -> Iterator[bool]:
+def _in_value_places(clause: Clause, units: list[_Unit], swapped: set[str]) -> Iterator[bool]:
     """Tell of each missing word whether it stands where values do, which one thing has one of.
 
     Numbers and dates do everywhere but before a verb such as "is". Other words do after a
-    preposition, names after "is" as well; not as verbs, objects or properties, for one may do and
-    be several things. Nothing but what begins with a preposition may follow. In Korean and
-    Japanese they do before the verb, without the particle of a subject.
+    preposition, and names and the values of attributes after "is"; not as verbs, objects or
+    properties, for one may do and be several things. Nothing but what begins with a preposition
+    may follow. In Korean and Japanese they do before the verb, without the particle of a subject.
+
+    Args:
+        clause: of the old text.
+        units: its words.
+        swapped: missing properties for which the new text has another one of their group.
     """
     last = max((place for place, unit in enumerate(units) if not unit.missing), default=-1)
     copula = max((i for i, token in enumerate(clause.tokens) if token in COPULAS), default=-1)
@@ -452,10 +479,19 @@ def _in_value_places(clause: Clause, units: list[_Unit]) -> Iterator[bool]:
             yield place > last and before in _PLACING
             continue
         followed = place < last
+        if unit.terms[0].raw in swapped and not followed:
+            yield True
+            continue
+        attribute = any(
+            not _ATTRIBUTES.isdisjoint(term.keys) for u in units[:place] for term in u.terms
+        )
         yield (not followed or copula < after) and (
             unit.is_value
             or (
-                (before in _PREPOSITIONS or (before in COPULAS and first.kind == "name"))
+                (
+                    before in _PREPOSITIONS
+                    or (before in COPULAS and (first.kind == "name" or attribute))
+                )
                 and (not followed or not _PREPOSITIONS.isdisjoint(clause.tokens[after : after + 1]))
             )
         )

@@ -44,6 +44,10 @@ from mnemotrace.flows.merging import may_replace, outdates, says_all
         ("Ann's email is ann@b.org", "Ann's phone is 555-1234", "Ann's email is ann@b.org", False),
         # but is one person, in one place, at one time
         ("The lead is Ben", "The lead is Ann", "The lead is Ben", True),
+        ("The ink is black", "The ink is blue", "The ink is black", True),
+        ("The ink is cheap", "The ink is blue", "The ink is cheap", False),
+        ("My favourite drink is tea", "My favourite drink is coffee", "My favourite drink is tea",
+         True),
         ("Ann lives in Munich", "Ann lives in Berlin with Bob", "Ann lives in Munich", False),
         ("Ann lives in Munich with Bob", "Ann lives in Berlin with Bob", "Ann lives in Munich",
          True),
