@@ -21,7 +21,6 @@ from mnemotrace import scopes
 from mnemotrace.embedders.fingerprint import require_same
 from mnemotrace.embedders.lexical import encode_document, text_hash
 from mnemotrace.errors import EmbedderMismatchError, InvalidInputError, ScopePermissionError
-from mnemotrace.flows.context import in_context
 from mnemotrace.flows.services import Services
 from mnemotrace.reach import Reach
 from mnemotrace.records import MemoryRecord
@@ -472,9 +471,7 @@ class _Writer:
         if changed:
             store.erase(Selection(include_private=True, record_ids=changed))
         batch = WriteBatch(versions, expect=expect)
-        if self._services.config.conversation_context:
-            batch = in_context(store, batch)
-        return len(versions) if store.commit(batch) else 0
+        return len(versions) if self._services.commit(batch) else 0
 
     def _is_embedded(self, group: _Group, vectors: Mapping[str, Any]) -> bool:
         return all(entry.record.content in vectors for entry in self._plan.entries(group))
