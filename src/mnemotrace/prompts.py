@@ -18,7 +18,7 @@ from .language import languages
 from .quoting import label, quote
 from .records import MemoryRecord
 
-VERSION = 2
+VERSION = 3
 """Raised with every change of a prompt's text; the trace of every call has it."""
 
 MOST_CATEGORIES = 100
@@ -67,7 +67,10 @@ def consolidation(content: str, similar: Sequence[MemoryRecord]) -> tuple[str, s
         "You keep a memory free of duplicates and contradictions. For every stored record choose "
         "keep (still right and not redundant), update (give `content`: one text that keeps every "
         "fact of both), or delete (outdated, superseded or contradicted by the new text). Set "
-        "insert_new to true when the new text must also stand as a record of its own.\n" + _DATA
+        "insert_new to true when the new text must also stand as a record of its own. The new text "
+        "is dropped when you choose keep with insert_new false, so do that only where a record "
+        "says all of it already. Where it says the same in other words, or anything more, choose "
+        "update and write one text with the clauses of both.\n" + _DATA
     )
     stored = [f"id={label(record.id)}: {quote(record.content)}" for record in similar]
     texts = [content, *(record.content for record in similar)]
