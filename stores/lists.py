@@ -78,7 +78,10 @@ def page_of(
         moment = _EPOCH + timedelta(microseconds=int(last))
         same = where.also(must=[time_range("created_at", gte=moment, lte=moment)])
         times.update((row.id, last) for row in all_rows(collection, same, False))
-    found = [(times[row.id], row) for row in collection.retrieve(list(times))]
+    # Many may share a time; only what orders them is read of all.
+    keys = collection.retrieve(list(times), fields=("record_id", "version"))
     sign = -1 if newest else 1
-    found.sort(key=lambda item: (sign * item[0], tie_break(item[1].payload, sign)))
-    return [row for _, row in found[offset - start : wanted - start]]
+    keys.sort(key=lambda row: (sign * times[row.id], tie_break(row.payload, sign)))
+    page = [row.id for row in keys[offset - start : wanted - start]]
+    found = {row.id: row for row in collection.retrieve(page)}
+    return [found[key] for key in page if key in found]

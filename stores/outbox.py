@@ -230,7 +230,7 @@ class Outbox:
             return queue.note_failure(held.file, batch_id, error, retry_at)
 
     def bury(self, batch_id: str, error: str) -> None:
-        """Give a waiting batch up: its texts become a dead letter and are kept.
+        """Give a waiting batch up: its texts become a dead letter and are kept. Counts as an attempt.
 
         Args:
             batch_id: as returned by `accept`; one that does not wait is ignored.

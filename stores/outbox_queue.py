@@ -190,10 +190,10 @@ def note_failure(file: QueueFile, batch_id: str, error: str, retry_at: datetime 
 
 
 def bury(file: QueueFile, batch_id: str, error: str) -> None:
-    """Make a waiting batch a dead letter."""
+    """Make a waiting batch a dead letter; the attempt that failed for good counts."""
     with file.write("setting a failed batch aside") as db:
         db.execute(
-            "UPDATE batches SET failed_at = ?, error = ?, next_attempt_at = NULL"
+            "UPDATE batches SET failed_at = ?, error = ?, attempts = attempts + 1, next_attempt_at = NULL"
             " WHERE id = ? AND failed_at IS NULL",
             (_to_micros(utc_now()), _printable(error), batch_id),
         )

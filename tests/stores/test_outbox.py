@@ -388,7 +388,7 @@ def test_a_buried_batch_is_a_dead_letter_until_it_is_retried(tmp_path: Path) -> 
     with Outbox(tmp_path) as outbox:
         (letter,) = outbox.dead_letters()
         assert isinstance(letter, DeadLetter)
-        assert (letter.batch_id, letter.attempts, letter.error) == (first, 1, "down for good")
+        assert (letter.batch_id, letter.attempts, letter.error) == (first, 2, "down for good")
         assert letter.record_ids == ("a-0", "a-1")
         assert letter.texts == ("text a 0", "text a 1")
         assert letter.items == tuple(batch("a", 2))
