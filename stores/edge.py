@@ -39,6 +39,9 @@ from .engine import (
 RESERVED_BYTES = 64 * 2**20
 """Room that must be left on the disk for a write. The engine writes into memory maps of sparse
 files; on a full disk that kills the process (SIGBUS), so it must never come to it."""
+NEW_ON_RAM_DISK = 300 * 2**20
+"""Likewise for a new shard where also reading its files takes room; they are 285 MB long, most of
+it holes."""
 
 _EXACT = edge.SearchParams(exact=True)
 # One segment is searched by one thread; a pool of one runs small requests 2-3 times faster (0.04
@@ -64,7 +67,7 @@ class EdgeCollection:
     def create(cls, path: Path, dimension: int) -> EdgeCollection:
         """Make a new shard; the folder must not exist."""
         disk.make_folder(path)
-        disk.check_room(path, RESERVED_BYTES)
+        disk.check_room(path, NEW_ON_RAM_DISK if disk.on_ram_disk(path) else RESERVED_BYTES)
         with _EngineErrors(path):
             shard = edge.EdgeShard.create(str(path), _config(dimension))
             for name, kind in _indexes():
@@ -78,12 +81,15 @@ class EdgeCollection:
 
         Raises:
             StoreCorruptError: when its files are missing or damaged.
+            StoreNotWritableError: on a RAM disk without room for what opening takes.
         """
         if not path.is_dir():
             raise StoreCorruptError(
                 f"The store's folder {path} is missing. Nothing was changed. Restore it from a "
                 "backup, or move the store away to start anew."
             )
+        if disk.on_ram_disk(path):
+            disk.check_room(path, disk.holes(path))
         return cls(path, dimension, _load(path, dimension))
 
     def upsert(self, points: Sequence[models.PointStruct]) -> None:

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import sys
 import weakref
 from collections.abc import Mapping
@@ -168,6 +169,38 @@ def check_room(folder: Path, least: int) -> None:
             f"({free // 2**20} MB free, {least // 2**20} MB wanted). Free some space, or pass "
             "another folder as storage=."
         )
+
+
+def holes(folder: Path) -> int:
+    """Return how many bytes the files below a folder would still take if all were written."""
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # gone meanwhile
+            found = path.lstat()
+            if stat.S_ISREG(found.st_mode):
+                total += max(0, found.st_size - getattr(found, "st_blocks", 0) * 512)
+    return total
+
+
+def on_ram_disk(folder: Path) -> bool:
+    """Tell whether a folder lies in main memory (tmpfs, as /dev/shm), as far as Linux tells.
+
+    There, unlike on a disk, even reading a hole of a mapped file takes room, and the process is
+    killed (SIGBUS) when there is none.
+    """
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    place = os.path.realpath(folder)
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        point, name = line.split(" ")[1:3]
+        point = point.replace("\\040", " ")
+        inside = place == point or place.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, name
+    return kind in ("tmpfs", "ramfs")
 
 
 def make_folder(folder: Path) -> None:

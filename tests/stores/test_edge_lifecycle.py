@@ -28,7 +28,7 @@ from mnemotrace.errors import (
     StoreLockedError,
     StoreNotWritableError,
 )
-from mnemotrace.stores import space
+from mnemotrace.stores import folder, space
 from mnemotrace.stores.backend import NewVersion, WriteBatch
 from mnemotrace.stores.open import open_store
 from mnemotrace.stores.selection import Selection
@@ -529,11 +529,11 @@ def test_lost_indexes_are_made_again(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 256 MB, where this user may mount one."""
+    """A disk of 700 MB in main memory, where this user may mount one."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = shutil.which("mount") and subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(folder)],
+        ["mount", "-t", "tmpfs", "-o", "size=700m", "tmpfs", str(folder)],
         capture_output=True,
         check=False,
     )
@@ -566,6 +566,56 @@ def test_a_full_disk_refuses_the_write_and_keeps_the_rest(small_disk: Path) -> N
     for each in (store, new):
         each.close()
     assert contents(small_disk / "s") == {"a", "b"}
+
+
+OPENING = """
+    import sys
+    from mnemotrace.errors import StoreNotWritableError
+    from mnemotrace.stores.open import open_store
+    try:
+        open_store(sys.argv[1]).close()
+    except StoreNotWritableError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("free", [0, 32, 96])
+def test_a_disk_that_filled_up_meanwhile_is_told_at_opening_and_kills_nobody(
+    small_disk: Path, free: int
+) -> None:
+    """The engine maps files with holes; on a RAM disk reading one without room is a SIGBUS."""
+    written(small_disk / "s", "a")
+    # A copy has its holes again, as after a restart from an image or a backup.
+    archive = small_disk.parent / "s.tar"
+    for command in (["-cSf", str(archive), "s"], ["-xSf", str(archive)]):
+        subprocess.run(["tar", "-C", str(small_disk), *command], check=True)
+        if "-cSf" in command:
+            shutil.rmtree(small_disk / "s")
+    with open(small_disk / "fill", "wb") as file:
+        file.write(b"x" * (shutil.disk_usage(small_disk).free - free * 2**20))
+    opened = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(OPENING), str(small_disk / "s")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert opened.returncode == 0, opened.stderr
+    assert "nearly full" in opened.stdout
+    (small_disk / "fill").unlink()
+    assert contents(small_disk / "s") == {"a"}
+
+
+def test_only_what_lies_in_main_memory_is_a_ram_disk(small_disk: Path, tmp_path: Path) -> None:
+    assert folder.on_ram_disk(small_disk)
+    assert folder.on_ram_disk(small_disk / "not" / "there")
+    assert not folder.on_ram_disk(Path(sys.prefix))
+
+
+def test_holes_are_counted(tmp_path: Path) -> None:
+    with open(tmp_path / "sparse", "wb") as file:
+        file.truncate(10 * 2**20)
+        file.write(b"x" * 4096)
+    assert 9 * 2**20 < folder.holes(tmp_path) <= 10 * 2**20
 
 
 def test_a_read_only_disk_is_refused_and_left_as_it_was(small_disk: Path) -> None:
