@@ -56,6 +56,7 @@ def execute(path: Path, folder: Path, *, startup: str = "") -> NotebookNode:
         "TMP": str(places["tmp"]),
         "PYTHONHASHSEED": "0",
         "NO_COLOR": "1",
+        "OPENBLAS_NUM_THREADS": "1",  # else the times that are shown vary tenfold
     }
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     client = NotebookClient(
