@@ -88,10 +88,14 @@ def tidied(notebook: NotebookNode) -> NotebookNode:
     return notebook
 
 
-_TAGS = re.compile(r"<[^>]*>")
+_TAGS = re.compile(r"<style.*?</style>|<[^>]*>", re.DOTALL)
 _TIMES = re.compile(
     r"(?:[\d.,]+ -(?:>|&gt;) )?[-+]?\d[\d.,]*\s?(?:ms|s|µs)\b"  # also from one to another
     r"|\bx\d[\d.]*(?:\s|$)"  # and how many times as long
+)
+_PROMPTS = re.compile(  # their version, and their words, which a scripted model counts as tokens
+    r"\d[\d,]*(?= tokens in| out\b)|(?<=tokens_in)\W+[\d,]+(?: -(?:>|&gt;) [\d,]+)?"
+    r"|(?<=prompt_version)\W+\d+"
 )
 _LINES = re.compile(r"[\s\u2500-\u259f]+")
 _IDS = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
@@ -100,8 +104,8 @@ _IDS = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 def shown(notebook: NotebookNode) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return each code cell with what it shows, so that two runs on any machine are equal.
 
-    Times, bars, line breaks, random ids, markup and pictures do not count; that there is a picture
-    does.
+    Times, bars, line breaks, the wording of prompts, random ids, markup and pictures do not count;
+    that there is a picture does.
     """
     cells = []
     for cell in notebook.cells:
@@ -123,6 +127,7 @@ def shown(notebook: NotebookNode) -> list[tuple[str, list[tuple[str, str]]]]:
 
 def _plain(text: str) -> str:
     text = _IDS.sub("ID", _TAGS.sub(" ", text))
+    text = _PROMPTS.sub("N", _LINES.sub(" ", text))
     return _LINES.sub(" ", _TIMES.sub("T ", text)).strip()
 
 
