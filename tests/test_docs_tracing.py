@@ -39,7 +39,7 @@ def test_the_tables_name_every_field_of_the_json() -> None:
 
 def test_the_pictures_are_there_and_small() -> None:
     pictures = re.findall(r"!\[(.+)\]\((.+)\)", PAGE)
-    assert len(pictures) == 3
+    assert len(pictures) == 6
     for words, path in pictures:
         assert len(words) > 20
         data = (ROOT / "docs" / path).read_bytes()

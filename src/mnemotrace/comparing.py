@@ -139,7 +139,7 @@ class TraceComparison:
             rows.append(
                 f'<tr style="color:{colours[sign]}"><td style="{_CELL}">{sign}</td>'
                 f'<td style="{_CELL};padding-left:{8 + 14 * step.depth}px">{_text(_label(step))}</td>'
-                f'<td style="{_CELL}">{_text(_timing(step))}</td>'
+                f'<td style="{_CELL};white-space:nowrap">{_text(_timing(step))}</td>'
                 f'<td style="{_CELL}">{_text(_changes(step))}</td></tr>'
             )
         if len(self.steps) > _SHOWN:
