@@ -3,12 +3,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mnemotrace.embedders import windows
+from mnemotrace.embedders import bundled, windows
 from mnemotrace.embedders.bundled import BundledEmbedder
 from mnemotrace.embedders.resolve import resolve_embedder
 from mnemotrace.embedders.wordllama import WordLlamaEmbedder
@@ -119,17 +121,55 @@ print(len(loads), len(found), max(abs(vector - found[0]).max() for vector in fou
     assert done.stdout.split() == ["1", "4", "True"]
 
 
-def test_numpy_gets_its_threads_back() -> None:
+def blas_threads() -> list[int]:
     from threadpoolctl import threadpool_info
 
-    def threads() -> list[int]:
-        return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+    return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
 
-    before = threads()
-    BundledEmbedder().embed(["text"])
 
+def wait_for(threads: list[int]) -> None:
+    end = time.monotonic() + 10
+    while blas_threads() != threads:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_numpy_gets_its_threads_back_when_nobody_embeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait_for_idle = threading.Event()
+    monkeypatch.setattr(bundled, "IDLE_SECONDS", 0.05)
+    with bundled._limit_lock:  # an earlier test may have left a limit with a longer wait
+        if bundled._limit is not None:
+            bundled._limit.restore_original_limits()
+            bundled._limit = None
+    before = blas_threads()
     assert before
-    assert threads() == before
+    with bundled._one_blas_thread():
+        assert blas_threads() == [1] * len(before)
+        wait_for_idle.wait(0.2)  # longer than it would take if nobody embedded
+        assert blas_threads() == [1] * len(before)
+    wait_for(before)
+    for _ in range(2):  # and the limit can be set anew
+        BundledEmbedder().embed(["text"])
+        wait_for(before)
+
+
+def test_the_limit_is_not_set_anew_for_each_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time, OpenBLAS may end and start threads: 240 ms when several threads embed in turn."""
+    calls: list[int] = []
+    inner = bundled._set_limit
+
+    def counted() -> None:
+        calls.append(1)
+        inner()
+
+    monkeypatch.setattr(bundled, "_set_limit", counted)
+    monkeypatch.setattr(bundled, "IDLE_SECONDS", 5.0)
+    for _ in range(5):
+        BundledEmbedder().embed(["text"])
+        thread = threading.Thread(target=BundledEmbedder().embed, args=(["text"],))
+        thread.start()
+        thread.join()
+    assert len(calls) <= 1
 
 
 @pytest.mark.parametrize("size", [10, 11, 25])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -68,36 +69,60 @@ def _model() -> Any:
     return _loaded
 
 
+IDLE_SECONDS = 1.0
+"""How long after the last text numpy gets its threads back."""
+
 _limit_lock = threading.Lock()
 _controller: Any = None
 _limit: Any = None
 _callers = 0
+_used_at = 0.0
 
 
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
-    """Keep numpy's matrix products on one thread while any caller embeds.
+    """Keep numpy's matrix products on one thread while any caller embeds, and a moment longer.
 
     With two threads on two cores every tenth short text took 117 ms instead of 2. The limit is one
-    setting for the whole process, so the first caller sets it and the last one takes it back.
+    setting for the whole process. Setting it anew for each text is dear, too: each time OpenBLAS
+    may end and start threads, which cost up to 240 ms when several threads embed in turn. So it
+    stays until nobody has embedded for `IDLE_SECONDS`.
     """
-    global _callers, _controller, _limit
+    global _callers, _used_at
     with _limit_lock:
-        if _controller is None:
-            from threadpoolctl import ThreadpoolController
-
-            _controller = ThreadpoolController()
-        if _callers == 0:
-            _limit = _controller.limit(limits=1, user_api="blas")
         _callers += 1
+        if _limit is None:
+            _set_limit()
     try:
         yield
     finally:
         with _limit_lock:
             _callers -= 1
-            if _callers == 0:
+            _used_at = time.monotonic()
+
+
+def _set_limit() -> None:
+    global _controller, _limit
+    if _controller is None:
+        from threadpoolctl import ThreadpoolController
+
+        _controller = ThreadpoolController()
+    _limit = _controller.limit(limits=1, user_api="blas")
+    threading.Thread(target=_give_back, name="mnemotrace-blas", daemon=True).start()
+
+
+def _give_back() -> None:
+    """Take the limit back once nobody embeds any more."""
+    global _limit
+    while True:
+        time.sleep(IDLE_SECONDS)
+        with _limit_lock:
+            if _limit is None:  # taken back after a fork
+                return
+            if _callers == 0 and time.monotonic() - _used_at >= IDLE_SECONDS:
                 _limit.restore_original_limits()
                 _limit = None
+                return
 
 
 def _after_fork() -> None:
