@@ -134,42 +134,53 @@ def wait_for(threads: list[int]) -> None:
         time.sleep(0.01)
 
 
-def test_numpy_gets_its_threads_back_when_nobody_embeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait_for_idle = threading.Event()
+def blas_in_a_worker() -> list[int]:
+    found: list[list[int]] = []
+    thread = threading.Thread(target=lambda: found.append(blas_threads()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def nobody_embeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait until what earlier tests embedded is over."""
+    while bundled._holder is not None:
+        bundled._holder.join(10)
     monkeypatch.setattr(bundled, "IDLE_SECONDS", 0.05)
-    with bundled._limit_lock:  # an earlier test may have left a limit with a longer wait
-        if bundled._limit is not None:
-            bundled._limit.restore_original_limits()
-            bundled._limit = None
+
+
+@pytest.mark.parametrize("first", ["main", "worker"])
+def test_numpy_has_one_thread_while_anybody_embeds_and_gets_the_others_back(
+    monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    nobody_embeds(monkeypatch)
     before = blas_threads()
     assert before
-    with bundled._one_blas_thread():
-        assert blas_threads() == [1] * len(before)
-        wait_for_idle.wait(0.2)  # longer than it would take if nobody embedded
-        assert blas_threads() == [1] * len(before)
-    wait_for(before)
-    for _ in range(2):  # and the limit can be set anew
-        BundledEmbedder().embed(["text"])
+    if first == "worker":
+        thread = threading.Thread(target=BundledEmbedder().embed, args=(["text"],))
+        thread.start()
+        thread.join()
+    for _ in range(2):  # also after it was given back
+        with bundled._one_blas_thread():
+            assert blas_threads() == blas_in_a_worker() == [1] * len(before)
+            time.sleep(0.2)  # longer than it would take if nobody embedded
+            assert blas_threads() == blas_in_a_worker() == [1] * len(before)
         wait_for(before)
+        assert blas_in_a_worker() == before
 
 
 def test_the_limit_is_not_set_anew_for_each_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each time, OpenBLAS may end and start threads: 240 ms when several threads embed in turn."""
-    calls: list[int] = []
-    inner = bundled._set_limit
-
-    def counted() -> None:
-        calls.append(1)
-        inner()
-
-    monkeypatch.setattr(bundled, "_set_limit", counted)
+    nobody_embeds(monkeypatch)
     monkeypatch.setattr(bundled, "IDLE_SECONDS", 5.0)
+    holders: set[threading.Thread | None] = set()
     for _ in range(5):
         BundledEmbedder().embed(["text"])
         thread = threading.Thread(target=BundledEmbedder().embed, args=(["text"],))
         thread.start()
         thread.join()
-    assert len(calls) <= 1
+        holders.add(bundled._holder)
+    assert len(holders) == 1
+    assert None not in holders
 
 
 @pytest.mark.parametrize("size", [10, 11, 25])
@@ -207,10 +218,16 @@ def test_a_forked_child_can_embed() -> None:
     program = """
 import asyncio, os
 from mnemotrace.embedders.resolve import resolve_embedder
+from threadpoolctl import threadpool_info
+blas = lambda: [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
 service = resolve_embedder("bundled")
+import numpy
+before = blas()
 first = asyncio.run(service.embed_queries(["hello"]))
 child = os.fork()
 if child == 0:
+    if blas() != before:
+        os._exit(2)
     again = asyncio.run(service.embed_queries(["hello"]))
     os._exit(0 if abs(again - first).max() < 1e-5 else 1)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

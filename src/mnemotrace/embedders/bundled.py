@@ -73,8 +73,8 @@ IDLE_SECONDS = 1.0
 """How long after the last text numpy gets its threads back."""
 
 _limit_lock = threading.Lock()
-_controller: Any = None
-_limit: Any = None
+_holder: threading.Thread | None = None
+_limits: Any = None
 _callers = 0
 _used_at = 0.0
 
@@ -84,15 +84,20 @@ def _one_blas_thread() -> Iterator[None]:
     """Keep numpy's matrix products on one thread while any caller embeds, and a moment longer.
 
     With two threads on two cores every tenth short text took 117 ms instead of 2. The limit is one
-    setting for the whole process. Setting it anew for each text is dear, too: each time OpenBLAS
-    may end and start threads, which cost up to 240 ms when several threads embed in turn. So it
-    stays until nobody has embedded for `IDLE_SECONDS`.
+    setting for the whole process, which one thread at a time may change (threadpoolctl ignores the
+    others without a word), so a thread of our own holds it. It does so until nobody has embedded for
+    `IDLE_SECONDS`: changing it for each text would start and end threads of numpy's each time.
     """
-    global _callers, _used_at
+    global _callers, _holder, _used_at
     with _limit_lock:
         _callers += 1
-        if _limit is None:
-            _set_limit()
+        if _holder is None:
+            held = threading.Event()
+            _holder = threading.Thread(
+                target=_hold, args=(held,), name="mnemotrace-blas", daemon=True
+            )
+            _holder.start()
+            held.wait()
     try:
         yield
     finally:
@@ -101,37 +106,32 @@ def _one_blas_thread() -> Iterator[None]:
             _used_at = time.monotonic()
 
 
-def _set_limit() -> None:
-    global _controller, _limit
-    if _controller is None:
-        from threadpoolctl import ThreadpoolController
+def _hold(held: threading.Event) -> None:
+    """Hold the limit until nobody embeds any more."""
+    global _holder, _limits
+    try:
+        from threadpoolctl import threadpool_limits
 
-        _controller = ThreadpoolController()
-    _limit = _controller.limit(limits=1, user_api="blas")
-    threading.Thread(target=_give_back, name="mnemotrace-blas", daemon=True).start()
-
-
-def _give_back() -> None:
-    """Take the limit back once nobody embeds any more."""
-    global _limit
+        _limits = threadpool_limits(limits=1, user_api="blas")
+        _limits.__enter__()
+    finally:
+        held.set()
     while True:
         time.sleep(IDLE_SECONDS)
-        with _limit_lock:
-            if _limit is None:  # taken back after a fork
-                return
+        with _limit_lock:  # given back inside it, so that the next holder comes after
             if _callers == 0 and time.monotonic() - _used_at >= IDLE_SECONDS:
-                _limit.restore_original_limits()
-                _limit = None
+                _limits.__exit__(None, None, None)
+                _holder = _limits = None
                 return
 
 
 def _after_fork() -> None:
     """Renew the locks: a thread that held one does not exist in the child."""
-    global _callers, _limit, _limit_lock, _lock
+    global _callers, _holder, _limit_lock, _limits, _lock
     _lock, _limit_lock = threading.Lock(), threading.Lock()
-    if _limit is not None:
-        _limit.restore_original_limits()
-    _callers, _limit = 0, None
+    if _limits is not None:
+        _limits.__exit__(None, None, None)
+    _callers, _holder, _limits = 0, None, None
 
 
 if hasattr(os, "register_at_fork"):
