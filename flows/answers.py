@@ -64,7 +64,10 @@ class ConsolidationAction(_Answer):
     """What becomes of one stored record."""
 
     id: str
-    action: Literal["keep", "update", "delete"]
+    action: Annotated[
+        Literal["keep", "update", "delete"],
+        BeforeValidator(lambda value: value.strip().lower() if isinstance(value, str) else value),
+    ]
     content: str | None = Field(default=None, description="The merged text, for update only")
 
 
@@ -117,3 +120,10 @@ class ExtractedMemories(_Answer):
             for item in value["memories"]
         ]
         return {**value, "memories": items}
+
+    @field_validator("memories")
+    @classmethod
+    def _says_something(cls, value: list[str]) -> list[str]:
+        if value and not any(item.strip() for item in value):
+            raise ValueError("every statement is blank")
+        return value

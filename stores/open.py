@@ -98,7 +98,7 @@ def open_store(
         return _in_folder(default_folder() / "memory")
     if isinstance(storage, (str, os.PathLike)):
         text = os.fspath(storage)
-        if not isinstance(text, str) or not text.strip():
+        if not isinstance(text, str) or not text.strip() or not _is_path(text):
             raise ConfigurationError(f"storage={storage!r} is not a path. Pass a folder or a URL.")
         if text == ":memory:":
             return _in_temporary_folder()
@@ -128,6 +128,14 @@ def open_store(
         f"storage={storage!r} cannot be used. Pass a folder path, ':memory:', the URL of a Qdrant "
         "server, or an object with every method of mnemotrace.stores.backend.StorageBackend."
     )
+
+
+def _is_path(text: str) -> bool:
+    """Tell whether a text can be a path at all: no NUL, nothing the file system cannot encode."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def default_folder() -> Path:

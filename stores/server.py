@@ -16,7 +16,12 @@ from typing import Any, TypeVar
 from qdrant_client import QdrantClient, models
 from qdrant_client.local.qdrant_local import QdrantLocal
 
-from mnemotrace.errors import StoreCorruptError, StoreError, StoreUnavailableError
+from mnemotrace.errors import (
+    ConfigurationError,
+    StoreCorruptError,
+    StoreError,
+    StoreUnavailableError,
+)
 
 from .backend import Capabilities, SparseVector
 from .engine import (
@@ -49,14 +54,24 @@ T = TypeVar("T")
 
 
 def connect(url: str, api_key: str | None, prefer_grpc: bool) -> QdrantClient:
-    """Return a client of the server at `url`; nothing is asked of it yet."""
-    return QdrantClient(
-        url=url,
-        api_key=api_key,
-        prefer_grpc=prefer_grpc,
-        timeout=TIMEOUT_SECONDS,
-        check_compatibility=False,  # it would ask the server here, and only warn
-    )
+    """Return a client of the server at `url`; nothing is asked of it yet.
+
+    Raises:
+        ConfigurationError: this cannot be the URL of a server.
+    """
+    try:
+        return QdrantClient(
+            url=url,
+            api_key=api_key,
+            prefer_grpc=prefer_grpc,
+            timeout=TIMEOUT_SECONDS,
+            check_compatibility=False,  # it would ask the server here, and only warn
+        )
+    except ValueError as error:  # urllib3's LocationParseError is one, too
+        raise ConfigurationError(
+            f"storage={url!r} is not a URL that can be used ({error}). A Qdrant server's looks like "
+            "'http://localhost:6333'."
+        ) from error
 
 
 class _Connection:

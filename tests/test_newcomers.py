@@ -249,3 +249,11 @@ def test_a_text_of_a_batch_outside_of_the_view_is_named(memory: Memory) -> None:
         memory.slice(["/a"], read_only=False).remember_many(
             [{"content": "x", "scope": "/a"}, {"content": "y", "scope": "/b"}]
         )
+
+
+@pytest.mark.parametrize(
+    "storage", ["http://127.0.0.1:99999", "http://[::bad", "a\0b", "a\ud800", "http://h:port"]
+)
+def test_a_storage_that_cannot_be_one_is_told(storage: str) -> None:
+    with pytest.raises(ConfigurationError, match="storage="):
+        Memory(llm=None, storage=storage, embedder=FakeEmbedder())

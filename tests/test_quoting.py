@@ -78,6 +78,28 @@ def test_inert_text_is_one_line_and_keeps_its_words(text: str) -> None:
     assert all(word in html.unescape(line) for word in words)
 
 
+@pytest.mark.parametrize(
+    ("hidden", "shown"),
+    [
+        ("\u200b", "\\u200b"),
+        ("\ufeff", "\\ufeff"),
+        ("\u2060", "\\u2060"),
+        ("\xad", "\\u00ad"),
+        ("\U000e0041\U000e0042", "\\U000e0041\\U000e0042"),
+    ],
+)
+def test_what_nobody_sees_is_shown(hidden: str, shown: str) -> None:
+    """Tag characters can carry a sentence for a model that no person sees."""
+    assert inert(f"tea{hidden}time") == f"tea{shown}time"
+
+
+@pytest.mark.parametrize(
+    "text", ["👨\u200d👩\u200d👧", "می\u200cخواهم", "abc \u200fشلوم\u200e def"]
+)
+def test_the_joiners_and_marks_that_scripts_need_stay(text: str) -> None:
+    assert inert(text) == text
+
+
 def test_inert_leaves_ordinary_text_alone() -> None:
     text = 'The door is "red"; Café 한국어 [1] C:\\dir 2026-03-01.'
     assert inert(text) == text

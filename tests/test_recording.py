@@ -372,6 +372,7 @@ def test_a_tape_is_private_compact_and_exact(kitchen: Kitchen) -> None:
     [
         (lambda text: text[: len(text) // 2], "damaged: it is not whole JSON"),
         (lambda text: "", "damaged"),
+        (lambda text: "[" * 100_000, "damaged"),
         (lambda text: "[]", "is not a tape"),
         (lambda text: '{"format": "other"}', "is not a tape"),
         (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "version 2"),

@@ -149,7 +149,7 @@ def load(path: Path) -> Tape:
         raise TapeError(
             f"The tape {str(path)!r} cannot be read ({error.strerror or error})."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, f"it is not whole JSON text: {error}") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise TapeError(

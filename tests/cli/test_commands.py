@@ -52,7 +52,7 @@ def test_a_dash_reads_standard_input(cli: Cli, monkeypatch: pytest.MonkeyPatch) 
     piped = io.BytesIO("부두는 아홉 시에 닫힙니다.\n둘째 줄\n".encode())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(piped))
     record = cli("remember", "-", "--no-llm", "--json").json
-    assert record["content"].splitlines() == ["부두는 아홉 시에 닫힙니다.", "둘째 줄"]
+    assert record["content"] == "부두는 아홉 시에 닫힙니다.\n둘째 줄"
 
 
 def test_standard_input_that_is_not_text_is_one_clear_line(

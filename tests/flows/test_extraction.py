@@ -147,6 +147,12 @@ def test_the_result_is_a_plain_list_of_texts(open_memory: OpenMemory) -> None:
         memory.extract_memories(" \n")
 
 
+def test_an_answer_of_blank_statements_is_none(open_memory: OpenMemory) -> None:
+    found = open_memory({"memories": ["", " "]}).extract_memories("The bridge opens at nine.")
+    assert found == ["The bridge opens at nine."]
+    assert "blank" in found.failures[0]
+
+
 def test_nothing_worth_remembering_is_an_empty_list(open_memory: OpenMemory) -> None:
     with RecordingListener() as heard:
         assert open_memory({"memories": []}).extract_memories("Hello! Bye!") == []

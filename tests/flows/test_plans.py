@@ -171,3 +171,8 @@ def test_no_batch_of_plans_loses_a_text_or_a_record(
         if new.record.id in NAMES:
             assert new.record.version == 4
             assert new.record.created_at == records[NAMES.index(new.record.id)].created_at
+
+
+def test_an_action_in_capitals_is_understood() -> None:
+    action = ConsolidationAction.model_validate({"id": "a", "action": " UPDATE ", "content": "x"})
+    assert action.action == "update"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 
 from textual.widgets import Input, OptionList
@@ -206,3 +207,20 @@ async def test_a_failed_recall_is_told_in_full(memory: Memory) -> None:
         embedder.fail = False
         await ask(person, "ferry")
         await person.sees("The ferry leaves at six.")
+
+
+def stands_at(matches: OptionList, number: int) -> bool:
+    return matches.highlighted == number
+
+
+async def test_the_keys_of_all_lists_work_on_the_matches(studio: Memory) -> None:
+    async with browsing(studio, WIDE) as person:
+        await person.press("a")
+        screen = await ask(person, "kiln")
+        matches = screen.query_one(OptionList)
+        matches.focus()
+        last = len(screen.found or []) - 1
+        assert last >= 2
+        for key, wanted in [("j", 1), ("j", 2), ("k", 1), ("G", last), ("g", 0)]:
+            await person.press(key)
+            await person.until(functools.partial(stands_at, matches, wanted))

@@ -71,6 +71,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": demo,
     "remember": writing.remember,
     "recall": reading.recall,
+    "explain": reading.explain,
     "list": reading.list_records,
     "show": reading.show,
     "tree": reading.tree,

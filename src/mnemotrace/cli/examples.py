@@ -14,6 +14,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mnemotrace recall database --scope /shop --depth shallow --limit 3 --json",
         "mnemotrace recall - --source ana < question.txt",
     ),
+    "explain": (
+        'mnemotrace explain pg "Which database did we choose?" --limit 3',
+        "mnemotrace explain pg database --scope /notes --depth shallow --json",
+    ),
     "list": (
         "mnemotrace list --scope /shop --limit 20",
         "mnemotrace list --json --include-private",

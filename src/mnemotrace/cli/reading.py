@@ -103,6 +103,53 @@ def recall(
         echo(("\n" if found else "") + found.trace.render())
 
 
+def explain(
+    record_id: Annotated[str, typer.Argument(metavar="ID", help="Which record.")],
+    query: Annotated[
+        str,
+        typer.Argument(metavar="QUERY", help="What was asked; - reads standard input."),
+    ],
+    scope: Scope = None,
+    depth: Annotated[
+        Literal["deep", "shallow"],
+        typer.Option(help="As for recall; deep runs it again, language model included."),
+    ] = "deep",
+    limit: Annotated[int, typer.Option(min=0, help="The most matches.")] = 10,
+    category: Categories = None,
+    source: Source = None,
+    include_private: IncludePrivate = False,
+    since: Since = None,
+    until: Until = None,
+    as_of: AsOf = None,
+    metadata: MetadataFilter = None,
+    as_json: AsJson = False,
+    no_llm: NoLlm = False,
+    storage: Storage = None,
+) -> None:
+    """Say why a recall did or did not return a record, and what would."""
+    conditions = key_values(metadata)
+    asked = stdin_text().strip() if query == "-" else query
+    with open_memory(storage, llm=not no_llm, must_exist=True) as memory:
+        found = memory.explain(
+            asked,
+            record_id,
+            scope=scope,
+            categories=category or None,
+            limit=limit,
+            depth=depth,
+            source=source,
+            include_private=include_private,
+            since=since,
+            until=until,
+            as_of=as_of,
+            metadata_filter=conditions,
+        )
+    if as_json:
+        print_json(found.to_json())
+    else:
+        echo(str(found))
+
+
 def list_records(
     scope: Scope = None,
     limit: Annotated[int, typer.Option(min=0, help="The most records.")] = 50,

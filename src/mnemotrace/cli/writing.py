@@ -70,7 +70,7 @@ def remember(
 ) -> None:
     """Remember a text and print the record it became."""
     values = key_values(metadata)
-    content = stdin_text() if text == "-" else text
+    content = stdin_text().removesuffix("\n").removesuffix("\r") if text == "-" else text
     with open_memory(storage, llm=not no_llm) as memory:
         record = memory.remember(
             content,

@@ -66,6 +66,17 @@ class LiveSteps:
         self._changed(trace)
 
 
+class MatchList(OptionList):
+    """The matches, with the keys that all lists of the browser have."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("k", "cursor_up", "Up", show=False),
+        Binding("j", "cursor_down", "Down", show=False),
+        Binding("g", "first", "First", show=False),
+        Binding("G", "last", "Last", show=False),
+    ]
+
+
 class RecallScreen(PaneScreen):
     """A query, how it is asked, and what came of it.
 
@@ -122,7 +133,7 @@ class RecallScreen(PaneScreen):
         yield Static("Enter asks.", id="summary", markup=False)
         with Horizontal(id="panes"):
             with Vertical(id="matches-pane", classes="pane -active"):
-                yield OptionList(id="matches", markup=False, compact=True)
+                yield MatchList(id="matches", markup=False, compact=True)
             with Vertical(id="right"):
                 with Vertical(id="score-pane", classes="pane"):
                     yield ScrolledText(id="score")
