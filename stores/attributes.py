@@ -18,9 +18,28 @@ class Attributes:
     _MOST = 200_000
     """About 60 MB."""
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, collection: Collection, exclusive: bool = False) -> None:
         self._collection = collection
+        self._exclusive = exclusive
         self._known: dict[PointId, tuple[float, float]] = {}
+        self._count: int | None = None
+        self._highest: dict[str, float | None] = {}
+
+    def count(self) -> int:
+        """Return the number of all points, remembered until points are written or erased."""
+        if self._count is None or not self._exclusive:
+            self._count = self._collection.count(exact=False)
+        return self._count
+
+    def highest(self, key: str) -> float | None:
+        """Return the highest value of a field over all points, in the engine's own unit.
+
+        Remembered likewise; None when no point has one.
+        """
+        if key not in self._highest or not self._exclusive:
+            rows = self._collection.ordered(key, 1, fields=False)
+            self._highest[key] = rows[0].order if rows else None
+        return self._highest[key]
 
     def of(self, ids: Sequence[PointId]) -> list[tuple[float, float] | None]:
         """Return seconds since the epoch and importance of each; None for a point lacking one."""
@@ -45,6 +64,8 @@ class Attributes:
         """Drop what is remembered of points that were written again or erased."""
         for key in ids:
             self._known.pop(key, None)
+        self._count = None
+        self._highest.clear()
 
 
 def among(ids: Iterable[PointId]) -> models.HasIdCondition:

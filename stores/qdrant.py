@@ -146,8 +146,10 @@ class QdrantStore(StorageBackend):
             points += retired_points(generation.collection, batch)
             points += reindexed_points(generation.collection, batch, points)
             if points:
-                generation.collection.upsert(points)
-                generation.attributes.forget(as_int(point.id) for point in points)
+                try:
+                    generation.collection.upsert(points)
+                finally:  # a part of them may be written
+                    generation.attributes.forget(as_int(point.id) for point in points)
                 for point in points:
                     generation.note_fields(point.payload or ())
                 self._space.changed(len(points))
@@ -179,8 +181,10 @@ class QdrantStore(StorageBackend):
             gone -= alive(generation.collection, gone)
             points |= lineage(generation.collection, selection, living | gone)
             if points:
-                generation.collection.delete(list(points))
-                generation.attributes.forget(points)
+                try:
+                    generation.collection.delete(list(points))
+                finally:
+                    generation.attributes.forget(points)
                 self._space.changed(len(points))
             erased = living if selection.record_ids is None else living | retired
             return sorted(erased), len(points)

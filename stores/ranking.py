@@ -28,7 +28,7 @@ from mnemotrace import scoring
 from .attributes import MICROSECONDS, Attributes, among
 from .backend import Ranking, SparseVector
 from .candidates import OPEN, SETTLED, Candidates
-from .engine import Collection, Condition, Hit, PointId, Where
+from .engine import EVERYTHING, Collection, Condition, Hit, PointId, Where
 from .filters import time_range
 from .points import tie_break
 
@@ -157,6 +157,7 @@ class Search:
         self._ranking = ranking
         self._limit = limit
         self._out = Outcome()
+        self._attributes = attributes
         self._seen = Candidates(attributes, ranking)
         self._open: list[int] = []
         self._listed_lexical = 0.0
@@ -205,11 +206,10 @@ class Search:
         if len(near) < self._size:
             return True, bound
         if self._ranking.recency_weight > 0:
-            newest = self._collection.ordered("created_at", 1, self._where, fields=False)
-            bound.created = newest[0].order / MICROSECONDS if newest else -math.inf
+            newest = self._highest("created_at")
+            bound.created = -math.inf if newest is None else newest / MICROSECONDS
         if self._ranking.importance_weight > 0:
-            top = self._collection.ordered("importance", 1, self._where, fields=False)
-            bound.importance = top[0].order if top else 0.0
+            bound.importance = self._highest("importance") or 0.0
         return False, bound
 
     def _coverage(self, keys: Sequence[PointId]) -> float:
@@ -280,7 +280,16 @@ class Search:
             part *= 0.7
         return None
 
+    def _highest(self, key: str) -> float | None:
+        """Return the highest value of a field among what may be seen."""
+        if self._where == EVERYTHING:
+            return self._attributes.highest(key)
+        rows = self._collection.ordered(key, 1, self._where, fields=False)
+        return rows[0].order if rows else None
+
     def _points(self, where: Where) -> int:
+        if where == EVERYTHING:
+            return self._attributes.count()
         return self._collection.count(where, exact=False)
 
     def _dense_list(self, size: int, where: Where, threshold: float | None = None) -> list[Hit]:

@@ -46,7 +46,7 @@ class Generation:
         self.number = manifest.generation
         self.dimension = manifest.dimension
         self.collection = collection
-        self.attributes = Attributes(collection)
+        self.attributes = Attributes(collection, exclusive)
         self._held: dict[str, bool] = {}
         if not exclusive:  # anybody may write anything at any time
             self._held = dict.fromkeys(STATE_FIELDS, True)

@@ -309,3 +309,29 @@ def test_a_search_looks_at_a_small_part_of_a_large_store(
             [score for score, _, _ in expected[:10]], abs=1e-6
         )
     assert np.median(looked_at) < 3_000
+
+
+def test_what_is_remembered_of_all_points_is_dropped_with_each_change(store: QdrantStore) -> None:
+    """The newest and the most important bound what was not seen; a stale bound would end too soon."""
+    everything = Selection(include_private=True)
+    rng = np.random.default_rng(3)
+    save(
+        store,
+        *(
+            version(
+                f"r{n:03}", rng.normal(size=DIMENSION), importance=0.2, created_at=ago(days=400 + n)
+            )
+            for n in range(300)
+        ),
+    )
+    ranking = Ranking(0.05, 0.5, 0.45, 30.0, 0.0, NOW)
+    far = vector(*-np.ones(DIMENSION))
+    assert store.search(everything, far, SparseVector((), ()), ranking, 1).candidates
+    for number, (days, importance) in enumerate([(300, 0.4), (100, 0.6), (1, 1.0)]):
+        name = f"better {number}"
+        save(store, version(name, -far, importance=importance, created_at=ago(days=days)))
+        best = store.search(everything, far, SparseVector((), ()), ranking, 1).candidates[0]
+        assert best.record.id == name
+    store.erase(Selection(record_ids=("better 2",), include_private=True))
+    best = store.search(everything, far, SparseVector((), ()), ranking, 1).candidates[0]
+    assert best.record.id == "better 1"
