@@ -161,6 +161,7 @@ class Search:
         self._seen = Candidates(attributes, ranking)
         self._open: list[int] = []
         self._listed_lexical = 0.0
+        self._loose: list[str] = []
         self._size = max(FIRST_DENSE, 2 * limit)
         self._lexical_size = max(FIRST_LEXICAL, limit)
         self._guessed_from = -math.inf
@@ -178,7 +179,7 @@ class Search:
                 complete = self._lengthen(bound)
             elif self._most(bound) < kth - _MARGIN:
                 break
-            else:
+            elif not self._tighten(bound):
                 complete = self._narrow(kth - _MARGIN, bound)
         return self._finish()
 
@@ -206,10 +207,13 @@ class Search:
         if len(near) < self._size:
             return True, bound
         if self._ranking.recency_weight > 0:
-            newest = self._highest("created_at")
+            newest = self._attributes.highest("created_at")
             bound.created = -math.inf if newest is None else newest / MICROSECONDS
         if self._ranking.importance_weight > 0:
-            bound.importance = self._highest("importance") or 0.0
+            bound.importance = self._attributes.highest("importance") or 0.0
+        if self._where != EVERYTHING:  # of all points; what may be seen can only have less
+            self._loose = ["created_at"] * (self._ranking.recency_weight > 0)
+            self._loose += ["importance"] * (self._ranking.importance_weight > 0)
         return False, bound
 
     def _coverage(self, keys: Sequence[PointId]) -> float:
@@ -280,12 +284,21 @@ class Search:
             part *= 0.7
         return None
 
-    def _highest(self, key: str) -> float | None:
-        """Return the highest value of a field among what may be seen."""
-        if self._where == EVERYTHING:
-            return self._attributes.highest(key)
+    def _tighten(self, bound: _Bound) -> bool:
+        """Bound one more signal by what may be seen, instead of by all points; tell if one was.
+
+        Not before it is needed: in a scope of 1 % the engine walks through up to all other points
+        to find the newest (2 to 3 ms at 100,000), more than one more list costs.
+        """
+        if not self._loose or (self._loose[-1] == "created_at" and self._out.rounds < 2):
+            return False
+        key = self._loose.pop()
         rows = self._collection.ordered(key, 1, self._where, fields=False)
-        return rows[0].order if rows else None
+        if key == "importance":
+            bound.importance = rows[0].order if rows else 0.0
+        else:
+            bound.created = rows[0].order / MICROSECONDS if rows else -math.inf
+        return True
 
     def _points(self, where: Where) -> int:
         if where == EVERYTHING:
