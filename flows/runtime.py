@@ -24,9 +24,10 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 from mnemotrace.errors import RuntimeMisuseError
+from mnemotrace.straight import in_loop, straight
 from mnemotrace.trace import leave_trace
 
 logger = logging.getLogger(__name__)
@@ -390,28 +391,6 @@ class Runtime:
             self._workers = workers
             self._loop = loop  # last: it is what the fast path looks at
             return loop
-
-
-def in_loop() -> bool:
-    """Tell whether an event loop runs this code, so that it can wait for something."""
-    return asyncio._get_running_loop() is not None
-
-
-def straight(coro: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in this thread, without a loop.
-
-    Raises:
-        RuntimeMisuseError: it had to wait for something.
-    """
-    try:
-        coro.send(None)
-    except StopIteration as done:
-        return cast("T", done.value)
-    coro.close()
-    raise RuntimeMisuseError(
-        "A coroutine that was to run without the loop had to wait for something. This is a fault "
-        "in mnemotrace; please report it with this traceback."
-    )
 
 
 def get_runtime() -> Runtime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from .attributes import among
+from .attributes import Attributes, among
 from .engine import Collection, Fields, PointId, Row, Where
 from .filters import time_range
 from .points import tie_break
@@ -21,9 +21,9 @@ ROUNDING = 1e-6
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def is_broad(collection: Collection, where: Where) -> bool:
+def is_broad(collection: Collection, attributes: Attributes, where: Where) -> bool:
     """Tell whether to search everything and check the hits, rather than search what is visible."""
-    total = collection.count(exact=False)
+    total = attributes.count()
     return total >= BROAD_FROM and collection.count(where, exact=False) * 2 >= total
 
 

@@ -247,7 +247,7 @@ class QdrantStore(StorageBackend):
                 return result
             generation, where = looked
             query = unit(dense, generation.dimension).tolist()
-            broad = is_broad(generation.collection, where)
+            broad = is_broad(generation.collection, generation.attributes, where)
             bad: dict[PointId, str] = {}
             while True:
                 seen = where.also(must_not=[among(bad)]) if bad else where
@@ -310,7 +310,7 @@ class QdrantStore(StorageBackend):
             collection = generation.collection
             query = unit(dense, generation.dimension).tolist()
             least = min_cosine - ROUNDING if min_cosine > -1.0 else None
-            if is_broad(collection, where):
+            if is_broad(collection, generation.attributes, where):
                 cosines = nearest_broad(collection, where, query, limit, least)
             else:
                 hits = collection.query(query, limit, where, threshold=least, fields=False)

@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "receipts",
         "language",
         "litellm_loop",
+        "straight",
     ),
     ("capture", "comparing"),
     ("chunks", "scope_tree"),

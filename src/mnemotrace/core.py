@@ -40,7 +40,7 @@ from .flows.evidence import RecallRun
 from .flows.extraction import ExtractionFlow, ExtractionRun
 from .flows.recall import RecallFlow, ShallowRecall
 from .flows.requests import SaveRequest, checked_text
-from .flows.runtime import Runtime, in_loop
+from .flows.runtime import Runtime
 from .flows.services import Services
 from .llm.service import LLMService, Patience
 from .reach import Reach
@@ -52,6 +52,7 @@ from .saving import SaveQueue, give_back, queue_for
 from .stores.backend import Access, StorageBackend
 from .stores.outbox import DeadLetter
 from .stores.selection import Selection
+from .straight import in_loop
 from .trace import Level, Trace, note, span, start_trace
 from .transfer import exporting, importing
 from .transfer.exporting import Exported, Progress, Target

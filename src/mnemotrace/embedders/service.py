@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mnemotrace.capture import Kind, capturing
 from mnemotrace.errors import ConfigurationError, EmbedderError
+from mnemotrace.straight import in_loop
 
 from .fingerprint import CANARY, FIXED_TEXTS, canary_of, describe, measure, require_same
 
@@ -245,7 +246,7 @@ class EmbeddingService:
 
     async def _in_worker(self, work: Callable[[], T]) -> T:
         """Run blocking work in a thread of this service, with the caller's context variables."""
-        if asyncio._get_running_loop() is None:  # this is one of them, see `straight_threads`
+        if not in_loop():  # this is one of them, see `straight_threads`
             return work()
         run = functools.partial(contextvars.copy_context().run, work)
         return await asyncio.get_running_loop().run_in_executor(self._workers(), run)

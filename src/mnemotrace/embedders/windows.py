@@ -9,13 +9,17 @@ WINDOW = 1500
 """Characters embedded at once, about 300 English words."""
 
 
+def readable(text: str) -> str:
+    """Return a text with a question mark for each half of a surrogate pair: no model reads one."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def split(text: str, size: int = WINDOW) -> list[str]:
     """Cut a text into pieces of at most `size` characters, at spaces where there are any.
 
-    Joined together again the pieces are the text, except that half a surrogate pair, which no
-    model can read, becomes a question mark.
+    Joined together again the pieces are the text, as far as it is `readable`.
     """
-    text = text.encode("utf-8", "replace").decode("utf-8")
+    text = readable(text)
     pieces = []
     start = 0
     while len(text) - start > size:

@@ -6,8 +6,6 @@ with it, Korean is not: choose the bundled model for that.
 
 from __future__ import annotations
 
-import os
-import threading
 from functools import cached_property
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -18,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import windows
+from .shared import SharedModel
 
 INSTALL = 'pip install "mnemotrace[wordllama]"'
 
@@ -48,32 +47,16 @@ class WordLlamaEmbedder:
         A text of more than 1,500 characters is embedded in pieces and gets their mean.
         """
         pieces = [windows.split(text) for text in texts]
-        vectors = _model().embed([piece for group in pieces for piece in group])
+        vectors = _model.get().embed([piece for group in pieces for piece in group])
         return windows.join(np.asarray(vectors, dtype=np.float32), pieces)
 
 
-_lock = threading.Lock()
-_loaded: Any = None
+def _load() -> Any:
+    import wordllama
+
+    # With its defaults `load` misses the tokenizer it ships and asks a model hub.
+    folder = Path(wordllama.__file__).parent
+    return wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
 
 
-def _model() -> Any:
-    global _loaded
-    if _loaded is None:
-        with _lock:
-            if _loaded is None:
-                import wordllama
-
-                # With its defaults `load` misses the tokenizer it ships and asks a model hub.
-                folder = Path(wordllama.__file__).parent
-                _loaded = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
-    return _loaded
-
-
-def _after_fork() -> None:
-    """Renew the lock: a thread that held it does not exist in the child."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+_model = SharedModel(_load)

