@@ -12,7 +12,7 @@ from workflows.handler import WorkflowHandler
 
 from mnemotrace.errors import ConfigurationError, RuntimeMisuseError
 
-from .steps import TracedRun, retrieve
+from .steps import TracedRun, retrieve, stopped
 
 if TYPE_CHECKING:
     from mnemotrace.receipts import SaveReceipt
@@ -173,7 +173,7 @@ class FlowHandler(TracedRun):
             return await asyncio.shield(self._finished)
         except asyncio.CancelledError:
             if not self._finished.done():
-                await self._handler.cancel_run()
+                await stopped(self._handler)
                 await asyncio.wait([self._finished])
             raise
 

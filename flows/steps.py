@@ -146,8 +146,20 @@ async def result_of(handler: WorkflowHandler) -> Any:
     try:
         return await asyncio.shield(result)
     except asyncio.CancelledError:
-        await handler.cancel_run()
+        await stopped(handler)
         raise
+
+
+_stopping: set[asyncio.Future[None]] = set()
+"""Runs being stopped; the loop itself holds a task only weakly."""
+
+
+async def stopped(handler: WorkflowHandler) -> None:
+    """Stop a run and wait until it has; cancelled while it waits, the run stops all the same."""
+    stopping = asyncio.ensure_future(handler.cancel_run())
+    _stopping.add(stopping)
+    stopping.add_done_callback(_stopping.discard)
+    await asyncio.shield(stopping)
 
 
 async def _awaited(handler: WorkflowHandler) -> Any:

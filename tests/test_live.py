@@ -247,6 +247,24 @@ async def test_cancelling_the_task_cancels_the_run(gated: Memory, gate: Gate) ->
     assert await asyncio.to_thread(gate.cancelled.wait, 5)
 
 
+async def test_a_cancel_that_comes_after_news_was_taken_cancels_the_run_too(
+    gated: Memory, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = gated.arecall_stream(LONG)
+    runtime = stream._feed.runtime
+    arun = runtime.arun
+
+    async def taken_then_cancelled(coro: Any) -> Any:
+        await arun(coro)
+        assert await asyncio.to_thread(gate.asked_for.wait, 5)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(runtime, "arun", taken_then_cancelled)
+    with pytest.raises(asyncio.CancelledError):
+        await anext(stream)
+    assert await asyncio.to_thread(gate.cancelled.wait, 5)
+
+
 def test_a_stream_nobody_reads_runs_nothing(gated: Memory, gate: Gate) -> None:
     stream = gated.recall_stream(LONG)
     time.sleep(0.01)

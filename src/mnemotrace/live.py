@@ -179,18 +179,23 @@ class _Feed:
 
     async def stop(self) -> None:
         """Cancel the run if it goes on, and wait until it has stopped."""
-        self._stopped = self._over = True
+        self._over = True
         self._start = None
-        if (task := self._task) is not None:
-            task.cancel()
+        task = self._task
+        self._cancel()
+        if task is not None:
             await asyncio.wait([task])
 
     def abandon(self) -> None:
         """Cancel the run from any thread, without waiting."""
         task = self._task
         if task is not None and not task.get_loop().is_closed():
-            self._stopped = True
-            task.get_loop().call_soon_threadsafe(task.cancel)
+            task.get_loop().call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None and not self._stopped:
+            self._task.cancel()  # once: a second time would disturb the run while it cleans up
+        self._stopped = True
 
 
 def _update(type_: Literal["started", "ended"], span: Span, depth: int, at: int) -> RecallUpdate:
@@ -256,6 +261,7 @@ class RecallStream(_Stream):
                 news = self._feed.runtime.run(self._feed.take())
             except BaseException:
                 self._ended = True
+                self._feed.abandon()  # `take` may have been done when the reader was cancelled
                 raise
             self._taken.extend(news)
             self._ended = not news
@@ -297,6 +303,7 @@ class AsyncRecallStream(_Stream):
                 news = await self._feed.runtime.arun(self._feed.take())
             except BaseException:
                 self._ended = True
+                self._feed.abandon()  # `take` may have been done when the reader was cancelled
                 raise
             self._taken.extend(news)
             self._ended = not news

@@ -250,6 +250,24 @@ async def test_cancelling_the_awaiting_task_stops_the_step_and_marks_it(
     assert caplog.text == ""
 
 
+async def test_a_second_cancel_does_not_save_the_step_from_the_first() -> None:
+    flow = Slow()
+
+    async def run() -> None:
+        await flow.run()
+
+    task = asyncio.create_task(run())
+    await flow.began.wait()
+    task.cancel()
+    await asyncio.sleep(0)  # it is now waiting for the run to stop
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    while flow.ended == "not yet":
+        await asyncio.sleep(0.005)
+    assert flow.ended == "cancelled"
+
+
 async def test_a_time_limit_around_a_run_stops_the_step() -> None:
     flow = Slow()
     with pytest.raises(TimeoutError):
