@@ -40,22 +40,26 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def run() -> Iterator[Run]:
+def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Run a printed block and return its names; memories it leaves open are closed at the end."""
-    namespaces: list[Namespace] = []
+    opened: list[Memory] = []
+    init = Memory.__init__
+
+    def noted(self: Memory, *args: Any, **options: Any) -> None:
+        init(self, *args, **options)
+        opened.append(self)
+
+    monkeypatch.setattr(Memory, "__init__", noted)
 
     def run(block: str, namespace: Namespace | None = None, **given: Any) -> Namespace:
         names = {"Memory": Memory, **given} if namespace is None else namespace
-        namespaces.append(names)
         code = block.replace("from crewai", "from mnemotrace")
         exec(compile(code, "printed example", "exec"), names)  # noqa: S102  the text above
         return names
 
     yield run
-    for namespace in namespaces:
-        for value in namespace.values():
-            if isinstance(value, Memory):
-                value.close()
+    for memory in opened:
+        memory.close()
 
 
 def contents(matches: list[MemoryMatch]) -> list[str]:
