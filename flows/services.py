@@ -24,6 +24,7 @@ from mnemotrace.stores.backend import (
     StorageBackend,
     WriteBatch,
 )
+from mnemotrace.stores.points import SCHEMA_VERSION
 from mnemotrace.stores.selection import Selection
 
 from . import context
@@ -31,7 +32,6 @@ from .runtime import Runtime
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 1
 
 # Writers of one store take turns, whichever Memory object they came through.
 _write_locks: weakref.WeakKeyDictionary[object, asyncio.Lock] = weakref.WeakKeyDictionary()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 from qdrant_client import models
 
-from .engine import Collection, PointId, Where
+from .engine import Collection, PointId, Where, as_int
 
 MICROSECONDS = 1e6
 """Times come from the engine's index in microseconds."""
@@ -60,8 +61,34 @@ class Attributes:
         created = {row.id: row.order / MICROSECONDS for row in times}
         return {row.id: (created[row.id], row.order) for row in weights if row.id in created}
 
+    def learn(self, points: Iterable[models.PointStruct]) -> None:
+        """Remember what was just written, which is cheaper than looking it up in a search."""
+        points = list(points)
+        self._count = None
+        if len(self._known) + len(points) > self._MOST:
+            self._known.clear()
+        for point in points:
+            key, payload = as_int(point.id), point.payload or {}
+            try:
+                created = datetime.fromisoformat(payload["created_at"])
+                importance = float(payload["importance"])
+            except (KeyError, TypeError, ValueError):  # by another program; the index knows best
+                self.forget([key])
+                continue
+            created = created if created.tzinfo else created.replace(tzinfo=UTC)
+            self._known[key] = created.timestamp(), importance
+            self._raise("created_at", created.timestamp() * MICROSECONDS)
+            self._raise("importance", importance)
+
+    def _raise(self, key: str, value: float) -> None:
+        known = self._highest.get(key)
+        if known is not None:
+            self._highest[key] = max(known, value)
+        else:
+            self._highest.pop(key, None)
+
     def forget(self, ids: Iterable[PointId]) -> None:
-        """Drop what is remembered of points that were written again or erased."""
+        """Drop what is remembered of points that may be written or were erased."""
         for key in ids:
             self._known.pop(key, None)
         self._count = None

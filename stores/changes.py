@@ -60,36 +60,39 @@ def new_points(generation: Generation, versions: Sequence[NewVersion]) -> list[m
         RecordError: when a record cannot be stored.
     """
     before: dict[PointId, Row] = {}
+    schema = generation.schema
     kept = [new.record for new in versions if new.dense is None]
     if kept:
-        ids = [point_id(r.id, version) for r in kept for version in (r.version, r.version - 1)]
+        ids = [point_id(r.id, v, schema) for r in kept for v in (r.version, r.version - 1)]
         rows = generation.collection.retrieve(ids, fields=False, vectors=True)
         before = {row.id: row for row in rows}
     points = []
     for new in versions:
         payload = to_payload(new.record, new.text_hash)
         if new.dense is not None:
-            points.append(to_point(payload, unit(new.dense, generation.dimension), new.lexical))
+            dense = unit(new.dense, generation.dimension)
+            points.append(to_point(payload, dense, new.lexical, schema))
             continue
-        row = before.get(point_id(new.record.id, new.record.version)) or before.get(
-            point_id(new.record.id, new.record.version - 1)
+        row = before.get(point_id(new.record.id, new.record.version, schema)) or before.get(
+            point_id(new.record.id, new.record.version - 1, schema)
         )
         if row is None or row.dense is None:
             raise StoreError(
                 f"Version {new.record.version} of record {new.record.id!r} has no vectors, and the "
                 "version it replaces is not stored; nothing was written."
             )
-        points.append(to_point(payload, row.dense, new.lexical or row.lexical))
+        points.append(to_point(payload, row.dense, new.lexical or row.lexical, schema))
     return points
 
 
-def retired_points(collection: Collection, batch: WriteBatch) -> list[models.PointStruct]:
+def retired_points(generation: Generation, batch: WriteBatch) -> list[models.PointStruct]:
     """Return the retired versions, written again whole so that one operation changes all."""
     if not batch.retire:
         return []
-    wanted = {point_id(item.record_id, item.version): item for item in batch.retire}
+    schema = generation.schema
+    wanted = {point_id(item.record_id, item.version, schema): item for item in batch.retire}
     points = []
-    for row in collection.retrieve(list(wanted), vectors=True):
+    for row in generation.collection.retrieve(list(wanted), vectors=True):
         item, payload = wanted[row.id], dict(row.payload)
         if "retired" in payload or row.dense is None:
             continue
@@ -97,21 +100,24 @@ def retired_points(collection: Collection, batch: WriteBatch) -> list[models.Poi
         payload["valid_to"] = item.valid_to.isoformat()
         if item.superseded_by is not None:
             payload["superseded_by"] = item.superseded_by
-        points.append(to_point(payload, row.dense, row.lexical))
+        points.append(to_point(payload, row.dense, row.lexical, schema))
     return points
 
 
 def reindexed_points(
-    collection: Collection, batch: WriteBatch, written: Sequence[models.PointStruct]
+    generation: Generation, batch: WriteBatch, written: Sequence[models.PointStruct]
 ) -> list[models.PointStruct]:
     """Return the stored versions that get another lexical vector, written again whole."""
     if not batch.lexical:
         return []
     done = {as_int(item.id) for item in written}
-    wanted = {point_id(*version): vector for version, vector in batch.lexical.items()}
-    rows = collection.retrieve(sorted(wanted.keys() - done), vectors=True)
+    schema = generation.schema
+    wanted = {point_id(*version, schema): vector for version, vector in batch.lexical.items()}
+    rows = generation.collection.retrieve(sorted(wanted.keys() - done), vectors=True)
     return [
-        to_point(row.payload, row.dense, wanted[row.id]) for row in rows if row.dense is not None
+        to_point(row.payload, row.dense, wanted[row.id], schema)
+        for row in rows
+        if row.dense is not None
     ]
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, overload
 
 import qdrant_edge as edge
 from qdrant_client import models
@@ -33,7 +33,7 @@ from .engine import (
     Row,
     Where,
     as_int,
-    as_uuid,
+    native,
 )
 
 RESERVED_BYTES = 64 * 2**20
@@ -51,6 +51,37 @@ _MANY_VALUES = 1_000_000
 _NO_PAYLOAD: dict[str, Any] = {}
 _hit = tuple.__new__
 """Makes a Hit at a third of the price of its constructor."""
+
+
+class _Hits(Sequence[Hit]):
+    """The engine's hits without payload, each turned into a Hit when it is asked for.
+
+    That takes longer than the engine needs to find it, and a search looks at the first of many.
+    """
+
+    __slots__ = ("_found",)
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, index: int) -> Hit: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Hit]: ...
+    def __getitem__(self, index: int | slice) -> Hit | list[Hit]:
+        found = self._found[index]
+        if isinstance(index, slice):
+            return [
+                _hit(Hit, (key if type(key := hit.id) is int else key.int, hit.score, _NO_PAYLOAD))
+                for hit in found
+            ]
+        return _hit(Hit, (_number(found.id), found.score, _NO_PAYLOAD))
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self[:])
 
 
 class EdgeCollection:
@@ -98,11 +129,11 @@ class EdgeCollection:
 
     def delete(self, ids: Sequence[PointId]) -> None:
         """See `Collection.delete`."""
-        self._update(edge.UpdateOperation.delete_points([as_uuid(key) for key in ids]))
+        self._update(edge.UpdateOperation.delete_points([native(key) for key in ids]))
 
     def set_payload(self, ids: Sequence[PointId], payload: Mapping[str, Any]) -> None:
         """See `Collection.set_payload`."""
-        self._update(edge.UpdateOperation.set_payload([as_uuid(key) for key in ids], dict(payload)))
+        self._update(edge.UpdateOperation.set_payload([native(key) for key in ids], dict(payload)))
 
     def _update(self, operation: edge.UpdateOperation) -> None:
         disk.check_room(self._path, RESERVED_BYTES)
@@ -117,7 +148,7 @@ class EdgeCollection:
         *,
         threshold: float | None = None,
         fields: Fields = True,
-    ) -> list[Hit]:
+    ) -> Sequence[Hit]:
         """See `Collection.query`."""
         nearest: Any
         if isinstance(vector, SparseVector):
@@ -136,8 +167,8 @@ class EdgeCollection:
         with self._errors:
             found: Any = self._shard.query(request)
         if fields is False:
-            return [_hit(Hit, (hit.id.int, hit.score, _NO_PAYLOAD)) for hit in found]
-        return [Hit(hit.id.int, hit.score, hit.payload or {}) for hit in found]
+            return _Hits(found)
+        return [Hit(_number(hit.id), hit.score, hit.payload or {}) for hit in found]
 
     def ordered(
         self,
@@ -159,9 +190,10 @@ class EdgeCollection:
         with self._errors:
             rows: Any = self._shard.scroll(request)[0]
         if fields is False:
-            return [Row(row.id.int, {}, None, None, row.order_value or 0.0) for row in rows]
+            return [Row(_number(row.id), {}, None, None, row.order_value or 0.0) for row in rows]
         return [
-            Row(row.id.int, row.payload or {}, None, None, row.order_value or 0.0) for row in rows
+            Row(_number(row.id), row.payload or {}, None, None, row.order_value or 0.0)
+            for row in rows
         ]
 
     def scroll(
@@ -175,7 +207,7 @@ class EdgeCollection:
     ) -> tuple[list[Row], PointId | None]:
         """See `Collection.scroll`."""
         request = edge.ScrollRequest(
-            offset=None if offset is None else as_uuid(offset),
+            offset=None if offset is None else native(offset),
             limit=limit,
             filter=self._filters.translate(where),
             with_payload=_fields(fields),
@@ -192,7 +224,7 @@ class EdgeCollection:
     ) -> list[Row]:
         """See `Collection.retrieve`."""
         with self._errors:
-            rows = self._shard.retrieve([as_uuid(key) for key in ids], _fields(fields), vectors)
+            rows = self._shard.retrieve([native(key) for key in ids], _fields(fields), vectors)
         return [_row(row, vectors) for row in rows]
 
     def count(self, where: Where = EVERYTHING, *, exact: bool = True) -> int:
@@ -393,16 +425,20 @@ class _EngineErrors:
         raise StoreError(f"The embedded engine in {self._path} failed: {error}") from error
 
 
+def _number(key: Any) -> PointId:
+    return key if type(key) is int else key.int
+
+
 def _fields(fields: Fields) -> bool | list[str]:
     return fields if isinstance(fields, bool) else list(fields)
 
 
 def _row(row: Any, vectors: bool) -> Row:
     if not vectors:
-        return Row(row.id.int, row.payload or {})
+        return Row(_number(row.id), row.payload or {})
     found = row.vector or {}
     lexical = found.get(LEXICAL)
     sparse = None
     if lexical is not None:
         sparse = SparseVector(tuple(lexical.indices), tuple(lexical.values))
-    return Row(row.id.int, row.payload or {}, found.get(DENSE), sparse)
+    return Row(_number(row.id), row.payload or {}, found.get(DENSE), sparse)

@@ -10,7 +10,7 @@ from typing import Any
 import qdrant_edge as edge
 from qdrant_client import models
 
-from .engine import LEXICAL, Where, as_uuid
+from .engine import LEXICAL, Where, native
 
 _CACHED_FILTERS = 1024
 
@@ -83,7 +83,7 @@ def condition(source: Any) -> Any:
         if source.range is not None:
             return edge.FieldCondition(source.key, range=_range(source.range))
     elif isinstance(source, models.HasIdCondition):
-        return edge.HasIdCondition({as_uuid(key) for key in source.has_id})
+        return edge.HasIdCondition({native(key) for key in source.has_id})
     elif isinstance(source, models.IsEmptyCondition):
         return edge.IsEmptyCondition(source.is_empty.key)
     elif isinstance(source, models.IsNullCondition):
@@ -121,4 +121,4 @@ def point(source: models.PointStruct) -> edge.Point:
     lexical = vectors.get(LEXICAL)
     if lexical is not None:
         vectors[LEXICAL] = edge.SparseVector(lexical.indices, lexical.values)
-    return edge.Point(as_uuid(source.id), vectors, source.payload)
+    return edge.Point(native(source.id), vectors, source.payload)

@@ -19,15 +19,16 @@ DENSE = "dense"
 LEXICAL = "lexical"
 
 PointId = int
-"""A point's UUID as its integer. Engines hand over and take this form: a search keeps some hundred
-ids in dictionaries, and a UUID object is hashed and compared in Python."""
+"""A point's id as an integer; a UUID's is its 128 bits. Engines hand over and take this form: a
+search keeps some hundred ids in dictionaries, and a UUID object is hashed and compared in Python."""
 Condition = models.Condition
 Fields = bool | Sequence[str]
 
 
-def as_uuid(key: models.ExtendedPointId) -> UUID:
-    """Return a point id as the UUID it stands for."""
-    return UUID(int=key) if isinstance(key, int) else UUID(str(key))
+def native(key: models.ExtendedPointId) -> int | UUID:
+    """Return a point id as Qdrant takes it: up to 64 bits as an integer, above as a UUID."""
+    number = as_int(key)
+    return number if number < 1 << 64 else UUID(int=number)
 
 
 def as_int(key: models.ExtendedPointId) -> PointId:
@@ -134,7 +135,7 @@ class Collection(Protocol):
         *,
         threshold: float | None = None,
         fields: Fields = True,
-    ) -> list[Hit]:
+    ) -> Sequence[Hit]:
         """Return the exact nearest points, best first.
 
         Args:

@@ -38,7 +38,7 @@ from .changes import (
     retired_points,
     unit,
 )
-from .engine import Collection, Fields, PointId, Row, Where, as_int, as_uuid
+from .engine import Collection, Fields, PointId, Row, Where, as_int, native
 from .filters import visible
 from .lists import ROUNDING, all_rows, is_broad, nearest_broad, page_of
 from .points import from_payload
@@ -143,13 +143,15 @@ class QdrantStore(StorageBackend):
             if batch.expect and not holds(generation.collection, batch.expect):
                 return False
             points = new_points(generation, batch.versions)
-            points += retired_points(generation.collection, batch)
-            points += reindexed_points(generation.collection, batch, points)
+            points += retired_points(generation, batch)
+            points += reindexed_points(generation, batch, points)
             if points:
                 try:
                     generation.collection.upsert(points)
-                finally:  # a part of them may be written
+                except BaseException:  # a part of them may be written
                     generation.attributes.forget(as_int(point.id) for point in points)
+                    raise
+                generation.attributes.learn(points)
                 for point in points:
                     generation.note_fields(point.payload or ())
                 self._space.changed(len(points))
@@ -451,7 +453,7 @@ class QdrantStore(StorageBackend):
 
 
 def _name(key: PointId, payload: Mapping[str, Any]) -> str:
-    return str(payload.get("record_id", as_uuid(key)))
+    return str(payload.get("record_id", native(key)))
 
 
 def _read(payload: Mapping[str, Any]) -> MemoryRecord | None:

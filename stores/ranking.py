@@ -15,6 +15,7 @@ least be: these conditions, a box, go to the engine, and the next list is drawn 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,7 +36,11 @@ from .points import tie_break
 FIRST_DENSE = 64
 FIRST_LEXICAL = 64
 """Lengths of the first lists: enough to settle a search over records of like age and importance;
-an entry costs about a microsecond on the embedded engine."""
+looking at an entry costs one or two microseconds."""
+DRAWN_LEXICAL = 512
+"""Lexical hits drawn at once in a scope; those after the first are looked at when they turn out to
+matter. There the engine checks the scope of everything that holds a word of the query, so a second
+list costs more than a longer first one; without a scope it costs less."""
 FEW_POINTS = 200
 """So few points are drawn whole at once: the newest and the most important of a small scope cost
 0.4 ms each to find, a hundred hits 0.1."""
@@ -165,8 +170,9 @@ class Search:
         self._size = max(FIRST_DENSE, 2 * limit)
         self._lexical_size = max(FIRST_LEXICAL, limit)
         self._guessed_from = -math.inf
-        self._near: list[Hit] = []
-        self._matched: list[Hit] = []
+        self._near: Sequence[Hit] = ()
+        self._matched: Sequence[Hit] = ()
+        self._drawn: Sequence[Hit] = ()
 
     def run(self) -> Outcome:
         """Draw lists until nothing unseen can be among the best, and return the best."""
@@ -188,7 +194,8 @@ class Search:
     def _first(self) -> tuple[bool, _Bound]:
         self._out.rounds = 1
         seen = self._seen
-        terms = self._matched = self._lexical_list()
+        self._drawn = self._lexical_list()
+        terms = self._matched = self._drawn[: self._lexical_size]
         if terms and terms[0].score > 0:
             seen.best_lexical = self._out.best_lexical = terms[0].score
             self._out.coverage = self._coverage(
@@ -305,23 +312,28 @@ class Search:
             return self._attributes.count()
         return self._collection.count(where, exact=False)
 
-    def _dense_list(self, size: int, where: Where, threshold: float | None = None) -> list[Hit]:
+    def _dense_list(self, size: int, where: Where, threshold: float | None = None) -> Sequence[Hit]:
         return self._collection.query(self._dense, size, where, threshold=threshold, fields=False)
 
-    def _lexical_list(self) -> list[Hit]:
+    def _lexical_list(self) -> Sequence[Hit]:
         if not self._terms:
-            return []
-        return self._collection.query(self._terms, self._lexical_size, self._where, fields=False)
+            return ()
+        size = self._lexical_size
+        if not self._broad and self._where != EVERYTHING:
+            size = max(DRAWN_LEXICAL, size)
+        return self._collection.query(self._terms, size, self._where, fields=False)
 
-    def _lexical_bound(self, terms: list[Hit], size: int) -> float:
+    def _lexical_bound(self, terms: Sequence[Hit], size: int) -> float:
         """Return the most a record can score that is not in this list."""
         return max(terms[-1].score, 0.0) if len(terms) == size else 0.0
 
     def _lengthen_lexical(self, slack: float, bound: _Bound) -> bool:
         """Draw the records new, important and well matched enough to matter; tell if all came."""
+        least = self._least_lexical(slack, bound)
+        if len(self._drawn) > self._lexical_size:
+            return self._take_drawn(least, slack, bound)
         self._lexical_size *= WIDENING
         box = self._where.also(must=self._box(slack, bound))
-        least = self._least_lexical(slack, bound)
         terms = self._collection.query(
             self._terms, self._lexical_size, box, threshold=least, fields=False
         )
@@ -332,6 +344,17 @@ class Search:
         bound.lexical = self._lexical_bound(terms, self._lexical_size)
         return False
 
+    def _take_drawn(self, least: float | None, slack: float, bound: _Bound) -> bool:
+        """Look at the rest of the first list, as far as it matters; tell if all came."""
+        drawn, size = self._drawn, self._lexical_size
+        self._lexical_size = max(DRAWN_LEXICAL, size)
+        end = len(drawn)
+        if least is not None:
+            end = bisect_right(drawn, -least, size, key=lambda hit: -hit.score)
+        self._add([], self._in_box(drawn[size:end], slack, bound))
+        bound.lexical = self._lexical_bound(drawn, self._lexical_size)
+        return end < len(drawn) or (least is not None and len(drawn) < self._lexical_size)
+
     def _lexical_part(self, bound: _Bound) -> float:
         """Return how much of the bound on a score is due to the bound on the lexical score."""
         seen = self._seen
@@ -339,7 +362,9 @@ class Search:
 
     # Candidates.
 
-    def _add(self, near: list[Hit], terms: list[Hit], most_lexical: float | None = None) -> None:
+    def _add(
+        self, near: Sequence[Hit], terms: Sequence[Hit], most_lexical: float | None = None
+    ) -> None:
         """Take in hits; what is known of them already is settled.
 
         Args:
@@ -448,25 +473,41 @@ class Search:
             + r.importance_weight * bound.importance
         )
 
-    def _box(self, slack: float, bound: _Bound) -> list[Condition]:
-        """Return the conditions on time and importance that allow at most `slack` to lack."""
+    def _least(self, slack: float, bound: _Bound) -> tuple[float, float]:
+        """Return the time and the importance at which `slack` would be lacking."""
         r = self._ranking
-        conditions: list[Condition] = []
+        seconds, importance = -math.inf, -math.inf
         if r.recency_weight > 0:
             recency = self._recency_bound(bound) - slack / r.recency_weight
             if recency > 0:
                 days = -math.log2(min(recency, 1.0)) * r.half_life_days
                 seconds = r.now.timestamp() - days * scoring.SECONDS_PER_DAY - 1e-3
-                if seconds > _YEAR_ONE:
-                    moment = datetime.fromtimestamp(seconds, UTC)
-                    conditions.append(time_range("created_at", gte=moment))
         if r.importance_weight > 0:
             importance = bound.importance - slack / r.importance_weight - _MARGIN
-            if importance > 0:
-                conditions.append(
-                    models.FieldCondition(key="importance", range=models.Range(gte=importance))
-                )
+        return seconds, importance
+
+    def _box(self, slack: float, bound: _Bound) -> list[Condition]:
+        """Return the conditions on time and importance that allow at most `slack` to lack."""
+        conditions: list[Condition] = []
+        seconds, importance = self._least(slack, bound)
+        if seconds > _YEAR_ONE:
+            moment = datetime.fromtimestamp(seconds, UTC)
+            conditions.append(time_range("created_at", gte=moment))
+        if importance > 0:
+            conditions.append(
+                models.FieldCondition(key="importance", range=models.Range(gte=importance))
+            )
         return conditions
+
+    def _in_box(self, hits: Sequence[Hit], slack: float, bound: _Bound) -> list[Hit]:
+        """Return those of the hits that `_box` allows, and those without a time or importance."""
+        seconds, importance = self._least(slack, bound)
+        attributes = self._attributes.of([hit.id for hit in hits])
+        return [
+            hit
+            for hit, known in zip(hits, attributes, strict=True)
+            if known is None or (known[0] >= seconds and known[1] >= importance)
+        ]
 
     def _least_cosine(self, slack: float, bound: _Bound) -> float | None:
         """Return the cosine at which `slack` would be lacking; None when any will do."""

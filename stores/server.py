@@ -39,7 +39,7 @@ from .engine import (
     Row,
     Where,
     as_int,
-    as_uuid,
+    native,
 )
 
 TIMEOUT_SECONDS = 60
@@ -114,19 +114,19 @@ class ServerCollection:
 
     def upsert(self, points: Sequence[models.PointStruct]) -> None:
         """See `Collection.upsert`."""
-        named = [item.model_copy(update={"id": str(as_uuid(item.id))}) for item in points]
+        named = [item.model_copy(update={"id": _native(item.id)}) for item in points]
         self._ask(lambda client: client.upsert(self._name, named, wait=True, ordering=_ORDERING))
 
     def delete(self, ids: Sequence[PointId]) -> None:
         """See `Collection.delete`."""
-        selector = models.PointIdsList(points=_uuids(ids))
+        selector = models.PointIdsList(points=_natives(ids))
         self._ask(lambda client: client.delete(self._name, selector, wait=True, ordering=_ORDERING))
 
     def set_payload(self, ids: Sequence[PointId], payload: Mapping[str, Any]) -> None:
         """See `Collection.set_payload`."""
         self._ask(
             lambda client: client.set_payload(
-                self._name, dict(payload), points=_uuids(ids), wait=True, ordering=_ORDERING
+                self._name, dict(payload), points=_natives(ids), wait=True, ordering=_ORDERING
             )
         )
 
@@ -138,7 +138,7 @@ class ServerCollection:
         *,
         threshold: float | None = None,
         fields: Fields = True,
-    ) -> list[Hit]:
+    ) -> Sequence[Hit]:
         """See `Collection.query`."""
         query: Any = list(vector) if not isinstance(vector, SparseVector) else None
         if isinstance(vector, SparseVector):
@@ -194,7 +194,7 @@ class ServerCollection:
                 self._name,
                 scroll_filter=_filter(where),
                 limit=limit,
-                offset=None if offset is None else str(as_uuid(offset)),
+                offset=None if offset is None else _native(offset),
                 with_payload=_fields(fields),
                 with_vectors=vectors,
             )
@@ -209,7 +209,7 @@ class ServerCollection:
             return []
         rows = self._ask(
             lambda client: client.retrieve(
-                self._name, _uuids(ids), with_payload=_fields(fields), with_vectors=vectors
+                self._name, _natives(ids), with_payload=_fields(fields), with_vectors=vectors
             )
         )
         return [_row(row) for row in rows]
@@ -369,8 +369,13 @@ def _fields(fields: Fields) -> bool | list[str]:
     return fields if isinstance(fields, bool) else list(fields)
 
 
-def _uuids(ids: Iterable[models.ExtendedPointId]) -> list[models.ExtendedPointId]:
-    return [str(as_uuid(key)) for key in ids]
+def _native(key: models.ExtendedPointId) -> int | str:
+    known = native(key)
+    return known if isinstance(known, int) else str(known)
+
+
+def _natives(ids: Iterable[models.ExtendedPointId]) -> list[models.ExtendedPointId]:
+    return [_native(key) for key in ids]
 
 
 def _filter(where: Where) -> models.Filter | None:
@@ -382,7 +387,7 @@ def _filter(where: Where) -> models.Filter | None:
 
 def _condition(source: Condition) -> Condition:
     if isinstance(source, models.HasIdCondition):
-        return models.HasIdCondition(has_id=_uuids(source.has_id))
+        return models.HasIdCondition(has_id=_natives(source.has_id))
     return source
 
 

@@ -18,10 +18,9 @@ from .attributes import Attributes
 from .backend import Manifest
 from .engine import Collection, Engine, PointId, Where
 from .filters import STATE_FIELDS, present, time_range
-from .points import copy_of
+from .points import SCHEMA_VERSION, copy_of
 from .turns import ReadWriteLock
 
-SCHEMA_VERSION = 1
 FLUSH_AFTER = 10_000
 """Points written between two flushes. On the embedded engine a flush stops every Python thread
 for 60 to 600 ms (measured), so it is rare; a reopened store replays at most this many points,
@@ -45,6 +44,7 @@ class Generation:
     def __init__(self, manifest: Manifest, collection: Collection, exclusive: bool) -> None:
         self.number = manifest.generation
         self.dimension = manifest.dimension
+        self.schema = manifest.schema_version
         self.collection = collection
         self.attributes = Attributes(collection, exclusive)
         self._held: dict[str, bool] = {}

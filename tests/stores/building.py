@@ -20,6 +20,7 @@ from mnemotrace.stores.backend import (
     Vector,
     WriteBatch,
 )
+from mnemotrace.stores.points import SCHEMA_VERSION
 from mnemotrace.stores.selection import Selection
 
 Numbers = Sequence[float] | NDArray[Any]
@@ -27,7 +28,7 @@ Numbers = Sequence[float] | NDArray[Any]
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 DIMENSION = 4
 EMBEDDER = {"provider": "test", "model": "toy", "dimension": DIMENSION, "canary": [1.0, 0, 0, 0]}
-MANIFEST = Manifest(schema_version=1, embedder=EMBEDDER, lexical="toy-1")
+MANIFEST = Manifest(schema_version=SCHEMA_VERSION, embedder=EMBEDDER, lexical="toy-1")
 EVERYTHING = Selection(include_private=True, history=True)
 
 RELEVANCE = Ranking(1.0, 0.0, 0.0, 30.0, 0.0, NOW)

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mnemotrace.stores import ranking as search
+from mnemotrace.stores.attributes import Attributes
 from mnemotrace.stores.backend import NewVersion, Ranking, SparseVector, Vector, WriteBatch
 from mnemotrace.stores.engine import Collection, Where
 from mnemotrace.stores.filters import visible
+from mnemotrace.stores.points import point_id
 from mnemotrace.stores.qdrant import QdrantStore
 from mnemotrace.stores.ranking import Outcome, Search
 from mnemotrace.stores.selection import Selection
@@ -192,6 +195,48 @@ def test_the_top_k_equals_brute_force(make_embedded: MakeStore, spread: str, siz
                 assert outcome.best_cosine == (cosines[0].score if cosines else None)
 
 
+@pytest.mark.parametrize("drawn", [1, 16, 64])
+def test_lexical_hits_drawn_ahead_change_nothing(
+    make_embedded: MakeStore, monkeypatch: pytest.MonkeyPatch, drawn: int
+) -> None:
+    monkeypatch.setattr(search, "FIRST_LEXICAL", 4)
+    monkeypatch.setattr(search, "FIRST_DENSE", 8)
+    monkeypatch.setattr(search, "FEW_POINTS", 0)
+    monkeypatch.setattr(search, "DRAWN_LEXICAL", drawn)
+    taken = []
+    take = Search._take_drawn
+
+    def noted(self: Search, *args: Any) -> bool:
+        taken.append(take(self, *args))
+        return taken[-1]
+
+    monkeypatch.setattr(Search, "_take_drawn", noted)
+    store = make_embedded()
+    store.initialise(MANIFEST)
+    rng = np.random.default_rng(drawn)
+    fill(store, SPREADS["wide"], 600, rng)
+    generation = opened(store)
+    where = visible(Selection(viewer="bob"), now=NOW)
+    assert where is not None
+    for ranking in RANKINGS.values():
+        for _ in range(5):
+            dense = vector(*rng.normal(size=DIMENSION))
+            dense /= np.linalg.norm(dense)
+            lexical = terms(*rng.choice(150, 6, replace=False))
+            expected = brute_force(generation.collection, where, dense, lexical, ranking)
+            outcome = Search(
+                generation.collection,
+                generation.attributes,
+                where,
+                dense.tolist(),
+                lexical,
+                ranking,
+                3,
+            ).run()
+            assert_equal(outcome, expected, 3)
+    assert set(taken) == {1: set(), 16: {False}, 64: {True, False}}[drawn]
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_top_k_equals_brute_force_on_the_reference(make_server: MakeStore, seed: int) -> None:
     """The same algorithm over another engine's lists."""
@@ -335,3 +380,25 @@ def test_what_is_remembered_of_all_points_is_dropped_with_each_change(store: Qdr
     store.erase(Selection(record_ids=("better 2",), include_private=True))
     best = store.search(everything, far, SparseVector((), ()), ranking, 1).candidates[0]
     assert best.record.id == "better 1"
+
+
+def test_what_is_learnt_while_writing_is_what_the_index_says(make_embedded: MakeStore) -> None:
+    store = make_embedded()
+    store.initialise(MANIFEST)
+    generation = opened(store)
+    learnt = generation.attributes
+    times = [NOW - timedelta(days=400, microseconds=n * 7) for n in range(20)]
+    for n, time in enumerate(times):
+        save(store, version(f"r{n}", (1,), created_at=time, importance=n / 32))
+        assert learnt.highest("importance") == n / 32
+    keys = [point_id(f"r{n}", 1) for n in range(20)]
+    known = [learnt._known[key] for key in keys]
+    asked = Attributes(generation.collection, exclusive=True)
+    assert known == asked.of(keys)
+    assert [learnt.highest(key) for key in ("created_at", "importance")] == [
+        asked.highest(key) for key in ("created_at", "importance")
+    ]
+    assert learnt.count() == asked.count() == 20
+    store.erase(Selection(record_ids=("r19",)))
+    assert learnt.highest("importance") == 18 / 32
+    assert learnt.count() == 19

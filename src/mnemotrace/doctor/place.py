@@ -14,7 +14,7 @@ from mnemotrace.embedders.lexical import LEXICAL_NAME
 from mnemotrace.errors import StoreError
 from mnemotrace.stores import folder as disk
 from mnemotrace.stores.edge import RESERVED_BYTES
-from mnemotrace.stores.space import SCHEMA_VERSION
+from mnemotrace.stores.points import SCHEMA_VERSION
 
 from .report import Report
 
