@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,9 +16,12 @@ from .backend import Access, NewVersion, Vector, WriteBatch
 from .engine import Collection, PointId, Row, Where, as_int
 from .filters import any_of, present, privacy
 from .lists import PAGE, all_rows
-from .points import point_id, to_payload, to_point
+from .points import point_id, to_payload, to_point, whole_id
 from .selection import Selection
 from .space import Generation
+
+Version = tuple[str, int]
+"""A record's id and a version of it."""
 
 
 def unit(vector: Vector | Sequence[float], dimension: int) -> Vector:
@@ -52,6 +55,34 @@ def holds(collection: Collection, expect: Mapping[str, int]) -> bool:
     return all(current.get(name, 0) == version for name, version in expect.items())
 
 
+def point_ids(generation: Generation, versions: Iterable[Version]) -> dict[Version, PointId]:
+    """Return the id of each version's point, stored or not.
+
+    Short ids are quicker (see `points.point_id`); a version whose short one belongs to another,
+    and every version in a store of schema 1, has the whole one.
+    """
+    whole = {version: whole_id(*version) for version in versions}
+    if generation.schema == 1 or not whole:
+        return whole
+    short = {version: point_id(*version) for version in whole}
+    rows = generation.collection.retrieve(
+        [*{*whole.values(), *short.values()}], fields=("record_id", "version")
+    )
+    stored = {row.id for row in rows}
+    owners = {row.id: _version_of(row.payload) for row in rows}
+    found: dict[Version, PointId] = {}
+    for version, key in short.items():
+        owner = owners.setdefault(key, version) or version
+        found[version] = whole[version] if whole[version] in stored or owner != version else key
+    return found
+
+
+def _version_of(payload: Mapping[str, Any]) -> Version | None:
+    """Return whose row this is; None when the row is damaged."""
+    name, version = payload.get("record_id"), payload.get("version")
+    return (name, version) if isinstance(name, str) and isinstance(version, int) else None
+
+
 def new_points(generation: Generation, versions: Sequence[NewVersion]) -> list[models.PointStruct]:
     """Return the points of new versions; without vectors, with those of what they replace.
 
@@ -59,29 +90,29 @@ def new_points(generation: Generation, versions: Sequence[NewVersion]) -> list[m
         StoreError: when a version has no vectors and nothing stored to take them from.
         RecordError: when a record cannot be stored.
     """
-    before: dict[PointId, Row] = {}
-    schema = generation.schema
     kept = [new.record for new in versions if new.dense is None]
+    replaced = [(r.id, r.version - 1) for r in kept]
+    ids = point_ids(generation, [*((n.record.id, n.record.version) for n in versions), *replaced])
+    before: dict[PointId, Row] = {}
     if kept:
-        ids = [point_id(r.id, v, schema) for r in kept for v in (r.version, r.version - 1)]
-        rows = generation.collection.retrieve(ids, fields=False, vectors=True)
+        wanted = [ids[r.id, version] for r in kept for version in (r.version, r.version - 1)]
+        rows = generation.collection.retrieve(wanted, fields=False, vectors=True)
         before = {row.id: row for row in rows}
     points = []
     for new in versions:
         payload = to_payload(new.record, new.text_hash)
+        key = ids[new.record.id, new.record.version]
         if new.dense is not None:
             dense = unit(new.dense, generation.dimension)
-            points.append(to_point(payload, dense, new.lexical, schema))
+            points.append(to_point(key, payload, dense, new.lexical))
             continue
-        row = before.get(point_id(new.record.id, new.record.version, schema)) or before.get(
-            point_id(new.record.id, new.record.version - 1, schema)
-        )
+        row = before.get(key) or before.get(ids[new.record.id, new.record.version - 1])
         if row is None or row.dense is None:
             raise StoreError(
                 f"Version {new.record.version} of record {new.record.id!r} has no vectors, and the "
                 "version it replaces is not stored; nothing was written."
             )
-        points.append(to_point(payload, row.dense, new.lexical or row.lexical, schema))
+        points.append(to_point(key, payload, row.dense, new.lexical or row.lexical))
     return points
 
 
@@ -89,8 +120,8 @@ def retired_points(generation: Generation, batch: WriteBatch) -> list[models.Poi
     """Return the retired versions, written again whole so that one operation changes all."""
     if not batch.retire:
         return []
-    schema = generation.schema
-    wanted = {point_id(item.record_id, item.version, schema): item for item in batch.retire}
+    ids = point_ids(generation, [(item.record_id, item.version) for item in batch.retire])
+    wanted = {ids[item.record_id, item.version]: item for item in batch.retire}
     points = []
     for row in generation.collection.retrieve(list(wanted), vectors=True):
         item, payload = wanted[row.id], dict(row.payload)
@@ -100,7 +131,7 @@ def retired_points(generation: Generation, batch: WriteBatch) -> list[models.Poi
         payload["valid_to"] = item.valid_to.isoformat()
         if item.superseded_by is not None:
             payload["superseded_by"] = item.superseded_by
-        points.append(to_point(payload, row.dense, row.lexical, schema))
+        points.append(to_point(row.id, payload, row.dense, row.lexical))
     return points
 
 
@@ -111,11 +142,11 @@ def reindexed_points(
     if not batch.lexical:
         return []
     done = {as_int(item.id) for item in written}
-    schema = generation.schema
-    wanted = {point_id(*version, schema): vector for version, vector in batch.lexical.items()}
+    ids = point_ids(generation, batch.lexical)
+    wanted = {ids[version]: vector for version, vector in batch.lexical.items()}
     rows = generation.collection.retrieve(sorted(wanted.keys() - done), vectors=True)
     return [
-        to_point(row.payload, row.dense, wanted[row.id], schema)
+        to_point(row.id, row.payload, row.dense, wanted[row.id])
         for row in rows
         if row.dense is not None
     ]

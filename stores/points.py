@@ -30,21 +30,23 @@ _LARGEST_INT = 2**63 - 1
 _LONGEST_TERM = 96
 _MAX_METADATA_DEPTH = 32
 
-_OPTIONAL = ("retired", "superseded_by", "analysis", "session", "position")
 SCHEMA_VERSION = 2
-"""Of points and their payloads. In stores of version 1 the ids of points are UUIDs."""
+"""Of points and their payloads. In stores of version 1 every id is a whole UUID."""
+_OPTIONAL = ("retired", "superseded_by", "analysis", "session", "position")
 _OPTIONAL_TIMES = ("updated_at", "valid_to", "expires_at")
 
 
-def point_id(record_id: str, version: int, schema: int = SCHEMA_VERSION) -> PointId:
-    """Return the point id of one version, always the same for a version.
+def whole_id(record_id: str, version: int) -> PointId:
+    """Return the integer of a UUID that is always the same for a version, and of no other."""
+    return uuid.uuid5(_NAMESPACE, f"{version}\x1f{record_id}").int
 
-    63 bits of a hash: two of a million versions are alike with a chance of 5 in 100 million
-    (n**2 / 2**64). An integer is read from the engine in a tenth of the time of a UUID, which
-    stores of schema 1 have.
+
+def point_id(record_id: str, version: int) -> PointId:
+    """Return 63 bits of `whole_id`; `changes.point_ids` tells which of the two a version has.
+
+    Python reads an integer from the embedded engine in a tenth of the time of a UUID.
     """
-    number = uuid.uuid5(_NAMESPACE, f"{version}\x1f{record_id}").int
-    return number if schema == 1 else number & (1 << 63) - 1
+    return whole_id(record_id, version) & (1 << 63) - 1
 
 
 def hidden_by(source: str | None) -> str:
@@ -163,12 +165,12 @@ def tie_break(payload: Mapping[str, Any], sign: int = -1) -> tuple[str, int]:
 
 
 def to_point(
+    key: PointId,
     payload: dict[str, Any],
     dense: Vector | Sequence[float],
     lexical: SparseVector | None,
-    schema: int = SCHEMA_VERSION,
 ) -> models.PointStruct:
-    """Return the point of one version, from its payload and its vectors."""
+    """Return the point of one version, from its id, its payload and its vectors."""
     vectors: dict[str, Any] = {
         DENSE: dense.tolist() if isinstance(dense, np.ndarray) else list(dense)
     }
@@ -176,11 +178,7 @@ def to_point(
         vectors[LEXICAL] = models.SparseVector(
             indices=list(lexical.indices), values=list(lexical.values)
         )
-    return models.PointStruct.model_construct(
-        id=point_id(payload["record_id"], payload["version"], schema),
-        vector=vectors,
-        payload=payload,
-    )
+    return models.PointStruct.model_construct(id=key, vector=vectors, payload=payload)
 
 
 def copy_of(row: Row) -> models.PointStruct:
