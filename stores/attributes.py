@@ -25,6 +25,7 @@ class Attributes:
         self._known: dict[PointId, tuple[float, float]] = {}
         self._count: int | None = None
         self._highest: dict[str, float | None] = {}
+        self._lowest: dict[str, float | None] = {}
 
     def count(self) -> int:
         """Return the number of all points, remembered until points are written or erased."""
@@ -37,10 +38,17 @@ class Attributes:
 
         Remembered likewise; None when no point has one.
         """
-        if key not in self._highest or not self._exclusive:
-            rows = self._collection.ordered(key, 1, fields=False)
-            self._highest[key] = rows[0].order if rows else None
-        return self._highest[key]
+        return self._end(self._highest, key, descending=True)
+
+    def lowest(self, key: str) -> float | None:
+        """Return the lowest value of a field over all points, as `highest` does."""
+        return self._end(self._lowest, key, descending=False)
+
+    def _end(self, ends: dict[str, float | None], key: str, *, descending: bool) -> float | None:
+        if key not in ends or not self._exclusive:
+            rows = self._collection.ordered(key, 1, descending=descending, fields=False)
+            ends[key] = rows[0].order if rows else None
+        return ends[key]
 
     def of(self, ids: Sequence[PointId]) -> list[tuple[float, float] | None]:
         """Return seconds since the epoch and importance of each; None for a point lacking one."""
@@ -77,15 +85,15 @@ class Attributes:
                 continue
             created = created if created.tzinfo else created.replace(tzinfo=UTC)
             self._known[key] = created.timestamp(), importance
-            self._raise("created_at", created.timestamp() * MICROSECONDS)
-            self._raise("importance", importance)
+            self._widen("created_at", created.timestamp() * MICROSECONDS)
+            self._widen("importance", importance)
 
-    def _raise(self, key: str, value: float) -> None:
-        known = self._highest.get(key)
-        if known is not None:
-            self._highest[key] = max(known, value)
-        else:
-            self._highest.pop(key, None)
+    def _widen(self, key: str, value: float) -> None:
+        for ends, best in ((self._highest, max), (self._lowest, min)):
+            if (known := ends.get(key)) is not None:
+                ends[key] = best(known, value)
+            else:  # not asked for yet, or there was none
+                ends.pop(key, None)
 
     def forget(self, ids: Iterable[PointId]) -> None:
         """Drop what is remembered of points that may be written or were erased."""
@@ -93,6 +101,7 @@ class Attributes:
             self._known.pop(key, None)
         self._count = None
         self._highest.clear()
+        self._lowest.clear()
 
 
 def among(ids: Iterable[PointId]) -> models.HasIdCondition:

@@ -391,13 +391,14 @@ def test_what_is_learnt_while_writing_is_what_the_index_says(make_embedded: Make
     for n, time in enumerate(times):
         save(store, version(f"r{n}", (1,), created_at=time, importance=n / 32))
         assert learnt.highest("importance") == n / 32
+        assert learnt.lowest("created_at") == time.timestamp() * 1e6
     keys = [point_id(f"r{n}", 1) for n in range(20)]
     known = [learnt._known[key] for key in keys]
     asked = Attributes(generation.collection, exclusive=True)
     assert known == asked.of(keys)
-    assert [learnt.highest(key) for key in ("created_at", "importance")] == [
-        asked.highest(key) for key in ("created_at", "importance")
-    ]
+    for key in ("created_at", "importance"):
+        assert learnt.highest(key) == asked.highest(key)
+        assert learnt.lowest(key) == asked.lowest(key)
     assert learnt.count() == asked.count() == 20
     store.erase(Selection(record_ids=("r19",)))
     assert learnt.highest("importance") == 18 / 32
