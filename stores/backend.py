@@ -231,6 +231,22 @@ class StorageBackend(Protocol):
         """What stores over the same data have in common; writers of one place take turns."""
         ...
 
+    @property
+    def owned(self) -> bool:
+        """Whether nobody can take this place from under this process.
+
+        False only for a place that one process at a time may use, while this one has not yet
+        taken it: a new one, until something is written or somebody else's is found there.
+        """
+        return True
+
+    def claim(self) -> None:
+        """Take the place where only one process may use it, before anything is accepted for it.
+
+        Raises:
+            StoreLockedError: another process has it.
+        """
+
     def manifest(self) -> Manifest | None:
         """Return the manifest, None for a store not yet written."""
         ...

@@ -275,7 +275,7 @@ class EdgeEngine:
     """A folder of shards with one manifest file.
 
     Nothing is written before `claim`: opening an empty or missing folder leaves it as it is. An
-    existing store is claimed when it is opened.
+    existing store is claimed when its manifest is first read.
     """
 
     exclusive = True
@@ -286,13 +286,16 @@ class EdgeEngine:
         self._folder = folder
         self._lock = disk.FolderLock(folder)
         self._collections: dict[int, EdgeCollection] = {}
-        if disk.read_manifest(folder) is not None:
-            self.claim()
 
     @property
     def sidecar(self) -> Path:
         """The folder for accepted saves that are not yet encoded; not made here."""
         return self._folder / disk.OUTBOX
+
+    @property
+    def owned(self) -> bool:
+        """See `Engine.owned`."""
+        return self._lock.held
 
     def claim(self) -> None:
         """See `Engine.claim`."""
@@ -308,7 +311,11 @@ class EdgeEngine:
 
     def read_manifest(self) -> dict[str, Any] | None:
         """See `Engine.read_manifest`."""
-        return disk.read_manifest(self._folder)
+        manifest = disk.read_manifest(self._folder)
+        if not self._lock.held and (manifest is not None or self._lock.exists):
+            self.claim()
+            manifest = disk.read_manifest(self._folder)  # its owner may just have replaced it
+        return manifest
 
     def write_manifest(self, manifest: Mapping[str, Any] | None) -> None:
         """See `Engine.write_manifest`."""

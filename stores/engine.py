@@ -219,12 +219,20 @@ class Engine(Protocol):
         """A folder beside the data; None when there is none."""
         ...
 
+    @property
+    def owned(self) -> bool:
+        """Whether it was claimed; always, where several processes may write."""
+        ...
+
     def claim(self) -> None:
         """Take ownership for writing, making the place when it does not exist."""
         ...
 
     def read_manifest(self) -> dict[str, Any] | None:
-        """Return the manifest, None when nothing was written yet."""
+        """Return the manifest, None when nothing was written yet.
+
+        A place that was ever claimed is claimed first: it may belong to another process now.
+        """
         ...
 
     def write_manifest(self, manifest: Mapping[str, Any] | None) -> None:

@@ -54,6 +54,11 @@ class FolderLock:
         """Whether this process holds the lock."""
         return self._file is not None
 
+    @property
+    def exists(self) -> bool:
+        """Whether anybody ever took it: the file stays when the lock is given back."""
+        return self._path.exists()
+
     def acquire(self) -> None:
         """Take the lock.
 

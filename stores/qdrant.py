@@ -83,13 +83,27 @@ class QdrantStore(StorageBackend):
         """See `StorageBackend.place`."""
         return self._space
 
-    def manifest(self) -> Manifest | None:
-        """See `StorageBackend.manifest`."""
+    @property
+    def owned(self) -> bool:
+        """See `StorageBackend.owned`."""
+        return self._space.engine.owned
+
+    def claim(self) -> None:
+        """See `StorageBackend.claim`."""
+        self._check()
+        self._space.claim()
+
+    def _check(self) -> None:
+        """Refuse use after close, and in a forked child."""
         if self._closed:
             raise MemoryClosedError(
                 "This store was closed. Open it again: Memory(storage=...), or open_store()."
             )
         self._space.check()
+
+    def manifest(self) -> Manifest | None:
+        """See `StorageBackend.manifest`."""
+        self._check()
         current = self._space.manifest()
         if current is None or not self._next:
             return current
@@ -444,7 +458,7 @@ class QdrantStore(StorageBackend):
 
     def flush(self) -> None:
         """See `StorageBackend.flush`."""
-        self.manifest()
+        self._check()  # not the manifest: where nothing was opened, another process may write
         self._space.flush()
 
     def compact(self) -> None:

@@ -272,6 +272,11 @@ class ServerEngine:
             "server", embedded=False, persistent=not self._connection.local
         )
 
+    @property
+    def owned(self) -> bool:
+        """See `Engine.owned`."""
+        return True
+
     def claim(self) -> None:
         """Do nothing: a server may be shared."""
 

@@ -104,6 +104,12 @@ class Space:
                 "the memory in the child instead, on another folder or on a Qdrant server."
             )
 
+    def claim(self) -> None:
+        """Take the place for this process, where only one may use it."""
+        self.check()
+        with self._loading:  # two threads must not both open the lock
+            self.engine.claim()
+
     # The manifest. It is None until the first write; another process may write it meanwhile.
 
     def manifest(self) -> Manifest | None:
@@ -122,7 +128,6 @@ class Space:
         if data is None:
             self._manifest = None
             return
-        self.engine.claim()
         if "state" in data:
             # The process ended while it made or dropped the store: what is there is not in use.
             self._discard_all()

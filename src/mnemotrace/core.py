@@ -169,11 +169,33 @@ class MemoryCore:
             receipt = SaveReceipt("empty", ())
             receipt.resolve([])
             return receipt
+        if not self.store.owned:
+            await self.services.in_thread(self.store.claim)
+        await self._take_up()
         return await self._queue.accept(requests, self._encode, self.config.save_attempts)
 
-    async def resume(self) -> int:
-        """Queue what an earlier process left in the outbox."""
-        return await self._queue.resume(self._encode, self.config.save_attempts)
+    async def resume(self) -> None:
+        """Queue what an earlier process left in the outbox.
+
+        Raises:
+            StoreLockedError: texts wait there, and another process has the place.
+        """
+        if await self.runtime.in_thread(self._queue.outbox.count):
+            await self.services.in_thread(self.store.claim)
+        await self._take_up()
+
+    async def _take_up(self) -> None:
+        """Queue what processes that are gone have left, once the place is this one's own.
+
+        A memory may be opened while nobody has the place yet, and get it after another process
+        that was killed; so this is looked at until it is so.
+        """
+        if self._queue.taken_up:
+            return
+        if not self.store.owned:
+            await self.services.in_thread(self.store.manifest)  # takes a place that was left
+        if self.store.owned:
+            await self._queue.take_up(self._encode, self.config.save_attempts)
 
     async def drain(self, timeout: float | None = None) -> int:
         """Wait for pending saves; returns the texts still not saved."""
@@ -184,6 +206,7 @@ class MemoryCore:
     async def dead_letters(self, selection: Selection) -> list[DeadLetter]:
         """Return the saves that were given up, as far as they may be seen."""
         self.check_open()
+        await self._take_up()
         letters = await self.runtime.in_thread(self._queue.outbox.dead_letters)
         parts = (curation.visible_part(letter, selection) for letter in letters)
         return [part for part in parts if part is not None]
@@ -191,6 +214,7 @@ class MemoryCore:
     async def retry_dead_letters(self, selection: Selection) -> int:
         """Queue given-up batches again that may be seen as a whole; returns how many."""
         self.check_open()
+        await self._take_up()
         letters = await self.runtime.in_thread(self._queue.outbox.dead_letters)
         ids = [
             letter.batch_id
@@ -204,6 +228,7 @@ class MemoryCore:
     async def _settled(self) -> None:
         """Check that the memory is open, and let the read see what was accepted before it."""
         self.check_open()
+        await self._take_up()
         await self._barrier()
 
     async def _barrier(self) -> None:
@@ -236,6 +261,7 @@ class MemoryCore:
         trace: Trace | None = None
         try:
             with start_trace("recall", level=level, depth=depth, limit=limit) as trace:
+                await self._take_up()
                 if wait:
                     await self._barrier()
                 else:
@@ -297,7 +323,10 @@ class MemoryCore:
         It needs no loop when the embedder is a plain function, known to fit the store, and
         everything accepted before is saved.
         """
-        if self._closed or self._flows is None or self._queue.pending or self.runtime.on_loop:
+        queue = self._queue
+        if queue.pending or not queue.taken_up:
+            return None
+        if self._closed or self._flows is None or self.runtime.on_loop:
             return None
         threads = self.services.straight_threads()
         if threads is None:

@@ -108,8 +108,12 @@ class Memory(MemoryView):
             raise
         self._core.owner = self
         self._reach = Reach((ROOT,), ROOT)
+        try:
+            runtime.run(self._core.resume())
+        except BaseException:
+            runtime.run(self._core.close())
+            raise
         runtime.at_exit(self._core.leave)
-        runtime.run(self._core.resume())
 
     @property
     def config(self) -> MemoryConfig:

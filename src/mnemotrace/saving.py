@@ -68,7 +68,9 @@ class SaveQueue:
         self._unsettled: dict[str, asyncio.Event] = {}
         self._retries: dict[str, tuple[asyncio.TimerHandle, _Job]] = {}
         self._worker: asyncio.Task[None] | None = None
-        self._resumed = False
+        self._taking_up = asyncio.Lock()
+        self.taken_up = False
+        """Whether what earlier processes left was queued, since the place belongs to this one."""
         self.encoders: list[Encode] = []
         """What each open `Memory` over this store encodes with; empty once the queue is closed."""
 
@@ -82,18 +84,22 @@ class SaveQueue:
         self._enqueue(_Job(batch_id, encode, attempts, receipt))
         return receipt
 
-    async def resume(self, encode: Encode, attempts: int) -> int:
-        """Queue what an earlier process accepted and did not finish; returns how many batches."""
-        if self._resumed:
-            return 0
-        self._resumed = True
-        waiting = await self._runtime.in_thread(self.outbox.batches)
-        count = 0
-        for batch in waiting:
-            if batch.id not in self._unsettled and batch.id not in self._retries:
-                self._enqueue(_Job(batch.id, encode, attempts))
-                count += 1
-        return count
+    async def take_up(self, encode: Encode, attempts: int) -> int:
+        """Queue what an earlier process accepted and did not finish; returns how many batches.
+
+        Done once, when the place is this process's own: nobody else accepts anything for it then.
+        """
+        async with self._taking_up:
+            if self.taken_up:
+                return 0
+            await self._runtime.in_thread(self.outbox.adopt)
+            count = 0
+            for batch in await self._runtime.in_thread(self.outbox.batches):
+                if batch.id not in self._unsettled and batch.id not in self._retries:
+                    self._enqueue(_Job(batch.id, encode, attempts))
+                    count += 1
+            self.taken_up = True
+            return count
 
     async def retry_dead(self, encode: Encode, attempts: int, ids: Iterable[str]) -> int:
         """Put dead letters back into the queue; returns how many batches."""

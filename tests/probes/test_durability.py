@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from typer.testing import CliRunner
@@ -31,8 +31,12 @@ from mnemotrace.errors import (
     RecordError,
     SaveError,
     StoreError,
+    StoreLockedError,
 )
 from mnemotrace.events import MemoryAnalysisFailedEvent
+from mnemotrace.flows.requests import save_request
+from mnemotrace.stores.folder import FolderLock
+from mnemotrace.stores.outbox import Outbox, PendingSave
 from mnemotrace.stores.points import point_id
 from mnemotrace.testing import FakeEmbedder, RecordingListener, ScriptedLLM
 
@@ -87,6 +91,84 @@ def test_every_accepted_text_survives_sigkill(
     assert set(everything(memory)) == wanted
     memory.close()
     assert set(everything(open_memory("new"))) == wanted
+
+
+class OtherProcess:
+    """What another process does to a folder: it takes it, accepts texts, and is gone.
+
+    The locks are those of the operating system, which do not ask who holds them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(exist_ok=True)
+        self._lock = FolderLock(self._folder)
+        self._lock.acquire()
+        self._outbox = Outbox(self._folder / "outbox")
+        return self
+
+    def accept(self, *texts: str) -> None:
+        requests = [save_request(text, scope="/home", reach=("/",)) for text in texts]
+        self._outbox.accept(
+            [PendingSave(r.record_id, r.content, None, r.options()) for r in requests]
+        )
+
+    def __exit__(self, *error: object) -> None:
+        self._outbox.close()
+        self._lock.release()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda memory: [match.record.content for match in memory.recall("theirs", depth="shallow")],
+        lambda memory: [match.record.content for match in memory.recall("theirs")],
+        lambda memory: [record.content for record in memory.list_records()],
+        lambda memory: [str(memory.info("/home").record_count)],
+    ],
+)
+def test_texts_of_a_killed_process_are_there_for_a_memory_that_was_open_before(
+    open_memory: OpenMemory, tmp_path: Path, read: Callable[[Memory], list[str]]
+) -> None:
+    """Probe 13: a memory that gets the folder after its owner takes up the owner's queue, too."""
+    memory = open_memory("new")
+    assert memory.recall("theirs") == []
+    with OtherProcess(tmp_path / "store") as other:
+        other.accept("theirs")
+        for use in (read, lambda m: m.remember("ours"), lambda m: m.remember_many(["ours"])):
+            with pytest.raises(StoreLockedError):
+                use(memory)
+        memory._runtime.run(memory._core.leave())  # nor does the end of the program complain
+        memory.drain_writes()
+    assert read(memory) in (["theirs"], ["1"])
+    assert memory.recall("theirs").status == "ok"
+    assert memory.drain_writes() == 0
+    memory.remember_many(["ours"])
+    assert {record.content for record in memory.list_records()} == {"theirs", "ours"}
+
+
+def test_a_refused_background_save_leaves_nothing_behind(
+    open_memory: OpenMemory, tmp_path: Path
+) -> None:
+    """Probe 13: while another process has the folder, nothing is accepted that it would not see."""
+    memory = open_memory("new")
+    in_use = pytest.raises(StoreLockedError, match="in use by process")
+    with OtherProcess(tmp_path / "store"), in_use:
+        memory.remember_many(["ours"])
+    assert memory.list_records() == []
+    assert memory.dead_letters() == []
+
+
+def test_a_queue_without_its_lock_file_is_taken_up(open_memory: OpenMemory, tmp_path: Path) -> None:
+    """Probe 13: a copied folder may lack the lock file, which says that it was ever in use."""
+    folder = tmp_path / "store"
+    with OtherProcess(folder) as other:
+        other.accept("theirs")
+    (folder / "mnemotrace.lock").unlink()
+    memory = open_memory("new")
+    assert [record.content for record in memory.list_records()] == ["theirs"]
 
 
 # -- 14 ------------------------------------------------------------------------------------------
