@@ -253,6 +253,9 @@ class Draft:
             # Said again without an end, it no longer ends.
             ends = request.expires_at
             changes["expires_at"] = None if ends is None else max(old.expires_at, ends)
+        if old.valid_from is not None and old.valid_from > self.run.now:
+            # Said again for an earlier time, it is valid from then on.
+            changes["valid_from"] = min(old.valid_from, request.valid_from or self.run.now)
         if waiting:
             # What the caller has said now is no longer for a model to fill in.
             changes["analysis"] = pending_analysis(set(waiting) & set(request.missing))
@@ -313,8 +316,12 @@ class Draft:
 
 
 def next_version(old: MemoryRecord, now: datetime, **changes: Any) -> MemoryRecord:
-    """Return the version that follows on one, valid from now, with these changes; not checked."""
-    follows = {"version": old.version + 1, "updated_at": now, "valid_from": now}
+    """Return the version that follows on one, with these changes; not checked.
+
+    It is valid from now on, or from when the one before would have been.
+    """
+    begins = changes.pop("valid_from", old.valid_from) or now
+    follows = {"version": old.version + 1, "updated_at": now, "valid_from": max(begins, now)}
     return old.model_copy(update={**changes, **follows})
 
 

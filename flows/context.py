@@ -27,7 +27,7 @@ from .requests import BATCH
 
 REACH = len(CONTEXT)
 _PAGE = 500
-_EVERYTHING = Selection(include_private=True)
+_EVERYTHING = Selection(include_private=True, upcoming=True)
 
 
 class Conversation(NamedTuple):
@@ -48,6 +48,7 @@ class Conversation(NamedTuple):
             private_only=self.private,
             public_only=not self.private,
             viewer=self.source,
+            upcoming=True,
         )
 
 

@@ -90,7 +90,7 @@ class EncodingFlow(TracedWorkflow):
         run.judge = judge
 
         def look() -> bool:
-            self._look_up(run.open_items, judge)
+            self._look_up(run)
             ask = any(
                 (item.similar and item.plan is None) or not item.request.is_complete
                 for item in run.open_items
@@ -108,18 +108,20 @@ class EncodingFlow(TracedWorkflow):
         )
         return SimilarFound(run=run) if ask else Settled(run=run)
 
-    def _look_up(self, items: list[Item], judge: bool) -> None:
+    def _look_up(self, run: EncodingRun) -> None:
         store, config = self.services.store, self.services.config
-        for item in items:
-            wanted = replace(item.neighbourhood, text_hash=item.hash)
+        for item in run.open_items:
+            wanted = replace(item.neighbourhood, text_hash=item.hash, upcoming=True)
             if is_named(item.request.session):  # a turn is said again in another conversation
                 wanted = replace(wanted, session=item.request.session)
             if item.request.explicit_id:  # that very record is wanted, not another that says so
                 wanted = replace(wanted, record_ids=(item.request.record_id,))
             same = store.list_records(wanted, 1)
             item.existing = same[0] if same else None
-            if item.existing is not None or not judge or item.dense is None:
+            if item.existing is not None or not run.judge or item.dense is None:
                 continue
+            if item.request.valid_from is not None and item.request.valid_from > run.now:
+                continue  # until it is valid, it takes nobody's place
             near = store.nearest(
                 item.neighbourhood,
                 item.dense,
@@ -256,7 +258,7 @@ class EncodingFlow(TracedWorkflow):
         async with services.write_lock:
             if services.store.sequence() != run.sequence and run.attempts < MAX_ATTEMPTS:
                 before = _standing(run)
-                await services.in_thread(self._look_up, run.open_items, run.judge)
+                await services.in_thread(self._look_up, run)
                 if _standing(run) != before and any(
                     i.similar and i.plan is None for i in run.open_items
                 ):

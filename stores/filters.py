@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -17,8 +17,13 @@ from .engine import Condition, Where
 from .points import hidden_by, metadata_term
 from .selection import Selection
 
-STATE_FIELDS = frozenset({"expires_at", "hidden_by", "retired"})
-"""Fields that only rows have which are out of the ordinary, and often none at all."""
+STATE_FIELDS = frozenset({"expires_at", "hidden_by", "retired", "valid_from"})
+"""Fields that only rows have which are out of the ordinary, and often none at all; every row has
+``valid_from``, but hardly any has one that is still to come."""
+CLOCKS_DIFFER = timedelta(seconds=1)
+"""A version whose time comes this soon is there already: another machine's clock, or this one's
+before it was set back, may have said that it is now."""
+_LATEST = datetime.max.replace(tzinfo=UTC)
 _RANGE_OPERATORS = frozenset({"gt", "gte", "lt", "lte"})
 
 
@@ -29,7 +34,7 @@ def visible(
 
     Args:
         selection: the selection.
-        now: the time at which expiry is judged when the selection names none.
+        now: the time by the store's clock.
         held: which of `STATE_FIELDS` the store may hold in any row; conditions on others are left
             out, for an unfiltered search takes two thirds of the time of a filtered one.
 
@@ -52,9 +57,19 @@ def visible(
             must=[time_range("valid_from", lte=moment)],
             must_not=[time_range("valid_to", lte=moment), time_range("expires_at", lte=moment)],
         )
-    elif "expires_at" in held and not selection.history:
-        where = where.also(must_not=[time_range("expires_at", lte=selection.now or now)])
+    elif not selection.history:
+        out_of_time: list[Condition] = []
+        if "expires_at" in held:
+            out_of_time.append(time_range("expires_at", lte=selection.now or now))
+        if "valid_from" in held and not selection.upcoming:
+            out_of_time.append(to_come(max(selection.now or now, now)))
+        where = where.also(must_not=out_of_time)
     return where
+
+
+def to_come(now: datetime) -> models.FieldCondition:
+    """Return the condition that a version is not valid yet."""
+    return time_range("valid_from", gt=now + min(CLOCKS_DIFFER, _LATEST - now))
 
 
 def time_range(

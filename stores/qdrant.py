@@ -170,7 +170,7 @@ class QdrantStore(StorageBackend):
                     raise
                 generation.attributes.learn(points)
                 for point in points:
-                    generation.note_fields(point.payload or ())
+                    generation.note(point.payload or {})
                 self._space.changed(len(points))
             return True
 

@@ -32,8 +32,11 @@ class Selection:
             a list (any of), or a mapping of ``gt/gte/lt/lte`` to a number or time.
         since, until: half-open window ``[since, until)`` on ``created_at``.
         as_of: see the store as it was then: versions with ``valid_from <= as_of < valid_to``.
-        history: retired versions are visible too (ignored with `as_of`).
-        now: the time at which ``expires_at`` is judged; the store's clock when None.
+        history: retired versions are visible too, and whatever its times say (ignored with
+            `as_of`).
+        upcoming: current versions that are not valid yet are visible too.
+        now: the time at which ``expires_at`` is judged; the store's clock when None. What is valid
+            by the store's clock is so at every `now`; a later one lets in what begins until then.
         text_hash: only records whose normalised text has this hash.
         analysis: only records in this state of analysis (``pending``).
         session: only records of this conversation or batch.
@@ -55,6 +58,7 @@ class Selection:
     until: datetime | None = None
     as_of: datetime | None = None
     history: bool = False
+    upcoming: bool = False
     now: datetime | None = None
     text_hash: str | None = None
     analysis: str | None = None

@@ -7,17 +7,18 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from mnemotrace.errors import MemoryClosedError, StoreCorruptError, StoreError
+from mnemotrace.records import utc_now
 
 from .attributes import Attributes
 from .backend import Manifest
 from .engine import Collection, Engine, PointId, Where
-from .filters import STATE_FIELDS, present, time_range
+from .filters import STATE_FIELDS, present, time_range, to_come
 from .points import SCHEMA_VERSION, copy_of
 from .turns import ReadWriteLock
 
@@ -56,15 +57,24 @@ class Generation:
         """The state fields that rows may have; what no row has, filters need not ask for."""
         if len(self._held) < len(STATE_FIELDS):
             for name in STATE_FIELDS:
-                any_value = (
-                    time_range(name, gte=_EARLIEST) if name == "expires_at" else present(name)
-                )
-                self._held[name] = self.collection.count(Where(must=(any_value,))) > 0
+                if name == "valid_from":
+                    sought = to_come(utc_now())
+                elif name == "expires_at":
+                    sought = time_range(name, gte=_EARLIEST)
+                else:
+                    sought = present(name)
+                self._held[name] = self.collection.count(Where(must=(sought,))) > 0
         return frozenset(name for name, held in self._held.items() if held)
 
-    def note_fields(self, names: Iterable[str]) -> None:
-        """Remember which fields were written."""
-        self._held.update((name, True) for name in STATE_FIELDS.intersection(names))
+    def note(self, payload: Mapping[str, Any]) -> None:
+        """Remember which of the fields a point was written with."""
+        for name in STATE_FIELDS.intersection(payload):
+            if name == "valid_from" and self._begun(payload[name]):
+                continue
+            self._held[name] = True
+
+    def _begun(self, moment: str) -> bool:
+        return datetime.fromisoformat(moment) <= utc_now()
 
 
 class Space:

@@ -150,7 +150,7 @@ def retire_all(services: Services, selection: Selection) -> tuple[list[str], int
 
 def empty(store: StorageBackend) -> tuple[int, int]:
     """Drop the whole store; returns how many records and how many versions it held."""
-    records = store.count(Selection(include_private=True))
+    records = store.count(Selection(include_private=True, upcoming=True))
     versions = store.count(Selection(include_private=True, history=True))
     store.drop()
     return records, versions

@@ -155,6 +155,7 @@ class Inquiry:
         run = RecallRun.of(
             asked.query, selection, asked.limit, asked.depth, now, config, asked.zone
         )
+        await core._take_up()
         if asked.wait:
             await core._barrier()
         if run.limit > 0:

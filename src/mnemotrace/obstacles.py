@@ -127,6 +127,11 @@ class Conditions:
             facts = {"as_of": moment, "valid_from": _begins(first)}
             options = ({"as_of": _begins(first)}, {"as_of": None})
             return [Obstacle(Verdict.NOT_YET, text, facts, options)]
+        begins = _begins(record)
+        if asked.as_of is None and record.retired is None and begins > max(moment, self._moment):
+            text = f"It is not valid before {begins.isoformat()}."
+            facts = {"valid_from": begins, "now": max(moment, self._moment)}
+            return [Obstacle(Verdict.NOT_YET, text, facts, ({"as_of": begins}, {"now": begins}))]
         if (
             record.expires_at is not None
             and record.expires_at <= moment

@@ -43,7 +43,7 @@ class Verdict(StrEnum):
     """Forgotten with ``erase=False``, so that only history has it."""
     EXPIRED = "expired"
     NOT_YET = "not yet valid"
-    """It did not exist at the time of ``as_of``."""
+    """It did not exist at the time of ``as_of``, or is to be valid from a later time on."""
     PRIVATE = "private"
     """Private to another source; only the memory itself is told."""
     SCOPE = "scope"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from mnemotrace.stores.selection import Selection
 _PAGE = 500
 _NAMED = 20
 _EVERYTHING = Selection(include_private=True, history=True)
+_CURRENT = Selection(include_private=True, upcoming=True, now=datetime.min.replace(tzinfo=UTC))
+"""Every current version: those whose time is over or still to come, too."""
 
 
 def count_records(store: StorageBackend) -> dict[str, Any]:
@@ -38,7 +41,7 @@ def count_records(store: StorageBackend) -> dict[str, Any]:
     while True:
         page, cursor = store.dump(_PAGE, cursor)
         current = [record.id for record in page if record.is_current]
-        vectors = store.vectors(Selection(include_private=True), current) if current else {}
+        vectors = store.vectors(_CURRENT, current) if current else {}
         without += [record_id for record_id in current if record_id not in vectors]
         living.update(current)
         for record in page:

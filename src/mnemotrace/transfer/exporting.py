@@ -104,6 +104,7 @@ def _lines(
         viewer=selection.viewer,
         include_private=selection.include_private,
         history=selection.history,
+        upcoming=selection.upcoming,
     )
     ids = sorted(store.facet(selection, Facet.RECORD_IDS))
     chosen = store.facet(replace(selection, history=False), Facet.RECORD_IDS)

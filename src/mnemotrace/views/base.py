@@ -69,6 +69,7 @@ class Handle:
         record_ids: Any = None,
         now: datetime | None = None,
         only_source: bool = True,
+        upcoming: bool = False,
     ) -> Selection:
         if not isinstance(include_private, bool):
             raise InvalidInputError("include_private must be True or False.")
@@ -85,6 +86,7 @@ class Handle:
             since=checked_time(since, "since"),
             until=checked_time(until, "until"),
             as_of=checked_time(as_of, "as_of"),
+            upcoming=upcoming,
             now=now,
         )
 
@@ -134,11 +136,25 @@ class Handle:
         return Question(query, selection, limit, depth, moment, zone, wait_for_writes, level)
 
     def _seen_by(
-        self, source: str | None, include_private: bool, path: str | None = None
+        self,
+        source: str | None,
+        include_private: bool,
+        path: str | None = None,
+        *,
+        upcoming: bool = False,
     ) -> Selection:
-        """Return what somebody may see; `source` is who asks, and narrows nothing."""
+        """Return what somebody may see; `source` is who asks, and narrows nothing.
+
+        Args:
+            upcoming: with what is not valid yet: for whoever looks after records, by id say,
+                rather than asks what is known.
+        """
         return self._selection(
-            path, source=source, include_private=include_private, only_source=False
+            path,
+            source=source,
+            include_private=include_private,
+            only_source=False,
+            upcoming=upcoming,
         )
 
     def _top(self, path: str | None) -> str:

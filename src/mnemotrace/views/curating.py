@@ -39,8 +39,16 @@ class Curating(Handle):
     async def _get(
         self, record_id: str, source: str | None = None, include_private: bool = False
     ) -> MemoryRecord | None:
-        """Return the record with this id; None when none is visible here."""
-        selection = self._seen_by(source, include_private)
+        """Return the record with this id; None when none is visible here.
+
+        One that is not valid yet (``remember(valid_from=...)``) is there, too.
+
+        Args:
+            record_id: as `remember`, `recall` and `list_records` give it.
+            source: who is asking, so that its own private records are in reach.
+            include_private: reach everyone's private records.
+        """
+        selection = self._seen_by(source, include_private, upcoming=True)
         return await self._core.get(selection, checked_id(record_id))
 
     get = blocking(_get)
@@ -51,7 +59,13 @@ class Curating(Handle):
     ) -> list[MemoryRecord]:
         """Return every version of a record and of those it took over from, oldest first.
 
-        Empty when none is visible here.
+        Args:
+            record_id: of any of them.
+            source: who is asking, so that its own private records are in reach.
+            include_private: reach everyone's private records.
+
+        Returns:
+            The versions; ``[]`` when none is visible here.
         """
         selection = self._seen_by(source, include_private)
         return await self._core.history(selection, checked_id(record_id))
@@ -79,7 +93,12 @@ class Curating(Handle):
         What is left out stays as it is; `metadata` and `categories` replace the whole field.
 
         Args:
-            expires_at: a time, or None so that it no longer expires.
+            record_id: the record to change; its id stays.
+            content: the new text; it is embedded anew.
+            scope: where it goes.
+            private: whether only its `source` sees it, in its history, too.
+            pinned: kept first when memories are packed into a budget.
+            expires_at: a time (without a time zone: UTC), or None so that it no longer expires.
             source: who is asking, so that its own private records are in reach.
             include_private: reach everyone's private records.
 
@@ -109,7 +128,7 @@ class Curating(Handle):
                 changes[name] = value
         if not isinstance(expires_at, Unset):
             changes["expires_at"] = checked_time(expires_at, "expires_at")
-        selection = self._seen_by(source, include_private)
+        selection = self._seen_by(source, include_private, upcoming=True)
         return await self._core.update(selection, checked_id(record_id), changes)
 
     update = blocking(_update)
@@ -147,7 +166,8 @@ class Curating(Handle):
         """
         self._reach.require_writable()
         most = None if limit is None else checked_count(limit, "limit")
-        return await self._core.reanalyze(self._seen_by(source, include_private, scope), most)
+        selection = self._seen_by(source, include_private, scope, upcoming=True)
+        return await self._core.reanalyze(selection, most)
 
     reanalyze = blocking(_reanalyze)
     areanalyze = awaitable(_reanalyze)
@@ -201,6 +221,7 @@ class Curating(Handle):
             metadata_filter=metadata_filter,
             until=checked_time(older_than, "older_than"),
             record_ids=record_ids,
+            upcoming=True,
         )
         return await self._core.forget(selection, erase=erase)
 
@@ -221,7 +242,7 @@ class Curating(Handle):
         """
         self._reach.require_writable()
         checked_whole(scope)
-        selection = self._selection(scope, include_private=True)
+        selection = self._selection(scope, include_private=True, upcoming=True)
         everything = selection.roots == (scopes.ROOT,)
         return await self._core.reset(selection, everything=everything)
 

@@ -87,7 +87,18 @@ class Discovering(Handle):
         until: Time | None = None,
         as_of: Time | None = None,
     ) -> list[MemoryRecord]:
-        """Return the records of a subtree, newest first; filters as in `recall`."""
+        """Return the records of a subtree, newest first; filters as in `recall`.
+
+        Args:
+            scope: only this subtree.
+            limit: the most to return.
+            offset: how many to leave out first.
+            as_of: the records as they are at that time. A later time than now also lists those
+                that become valid until then.
+
+        Returns:
+            The records; ``[]`` when none is visible.
+        """
         limit, offset = checked_count(limit, "limit"), checked_count(offset, "offset")
         selection = self._selection(
             scope,

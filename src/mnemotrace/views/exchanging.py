@@ -66,7 +66,7 @@ class Exchanging(Handle):
         for name, value in (("history", history), ("embeddings", embeddings)):
             if not isinstance(value, bool):
                 raise InvalidInputError(f"{name} must be True or False, not {value!r}.")
-        selection = self._seen_by(source, include_private, scope).narrow(
+        selection = self._seen_by(source, include_private, scope, upcoming=True).narrow(
             categories=checked_labels(categories, "categories"),
             metadata=checked_filter(metadata_filter),
             since=checked_time(since, "since"),

@@ -52,11 +52,15 @@ class Recalling(Handle):
                 asks a language model.
             source: only records of this source; its private ones are visible.
             include_private: see everyone's private records.
-            since, until: only records created in ``[since, until)``.
-            as_of: recall as the memory stood then.
+            since, until: only records created in ``[since, until)``. All times are datetimes or
+                ISO 8601 text; without a time zone they are UTC.
+            as_of: recall as the memory stands at that time: the versions valid then, also of
+                records that are superseded by now, or not valid yet.
             metadata_filter: conditions on metadata, all of which must hold: a value (equal), a
                 list (any of), or a dict of ``gt/gte/lt/lte``.
-            now: the time from which recency is judged; fixes the result. Its time zone is the one
+            now: the time from which recency is judged, and by which records have expired; fixes
+                the result. A later one than the clock's also lets in what becomes valid until
+                then; an earlier one hides nothing, see `as_of`. Its time zone is the one
                 in which a long query's "yesterday" is meant; without it, this machine's.
             wait_for_writes: wait for pending background saves first.
             trace: how much the trace keeps; ``full`` keeps texts too. The memory's setting by
@@ -144,7 +148,7 @@ class Recalling(Handle):
             budget_tokens: the most tokens the text may have; None for no bound.
             source: only records of this source; its private ones are visible.
             include_private: everyone's private records, too.
-            now: the time from which recency is judged.
+            now: as in `recall`.
 
         Returns:
             The text; ``""`` when nothing is remembered that may be seen.

@@ -73,9 +73,13 @@ class Saving(Handle):
             importance: 0..1; inferred when left out, else `default_importance`.
             source: who or what this comes from.
             private: only visible to recalls with the same `source`, or with `include_private`.
-            created_at: when it was said; now by default. Recency is judged by it.
-            valid_from: when it became true for `recall(as_of=...)`; now by default.
-            expires_at: from when on it is no longer recalled.
+            created_at: when it was said; now by default. Recency is judged by it. This and the
+                other times are datetimes or ISO 8601 text; without a time zone they are UTC.
+            valid_from: from when on it is true; now by default. Until then it is not recalled,
+                listed or counted, but by ``as_of=`` (or ``now=``) at or past that time; `get`,
+                `history`, `update`, `forget` and an export reach it at once. It takes nobody's
+                place, so no model is asked to merge it.
+            expires_at: from when on it is no longer recalled, listed or counted.
             pinned: kept first when memories are packed into a budget.
             record_id: your own id, any text.
             session: the name of the conversation this is the next turn of. Turns of one session
@@ -139,7 +143,7 @@ class Saving(Handle):
 
         Args:
             contents: texts, or dicts with ``content`` and any argument of `remember`, which then
-                win over the ones given here for all. Texts that begin with a speaker, such as
+                win over the ones given here for all; times without a time zone are UTC. Texts that begin with a speaker, such as
                 ``Ana: see you at ten``, are taken as turns of one conversation.
 
         Returns:
