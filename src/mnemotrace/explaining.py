@@ -117,10 +117,13 @@ class Inquiry:
         self._arguments = dict(arguments)
         self._moment = self._core.services.clock()
         self._answers = Answers()
-        source = handle._seen_by(arguments.get("source"), False).viewer
-        self._is_owner = self._core.owner is handle and source is None
+        named = arguments.get("viewer")
+        self._viewer = handle._seen_by(
+            arguments.get("source") if named is None else named, False
+        ).viewer
+        self._is_owner = self._core.owner is handle and self._viewer is None
         self._may_know = handle._seen_by(
-            source, bool(arguments.get("include_private")) or self._is_owner
+            self._viewer, bool(arguments.get("include_private")) or self._is_owner
         )
         self._question: Question = handle._question(**self._arguments)
         self._conditions = Conditions(
@@ -230,7 +233,7 @@ class Inquiry:
             "No record with this id may be seen from here: there is none, or it lies outside of "
             "what this may see."
         )
-        if self._arguments.get("source") is not None and not self._may_know.include_private:
+        if self._viewer is not None and not self._may_know.include_private:
             text += " Private memories of other sources than the one that asks are not looked at."
         return self._result([Reason(Verdict.UNKNOWN, text)])
 

@@ -14,11 +14,18 @@ from typer.testing import CliRunner
 
 from mnemotrace import Memory, MemoryRecord
 from mnemotrace.cli.app import app
-from mnemotrace.errors import RecordNotFoundError, SaveError, ScopePermissionError
+from mnemotrace.errors import (
+    InvalidInputError,
+    RecordNotFoundError,
+    SaveError,
+    ScopePermissionError,
+)
+from mnemotrace.recall_explanation import Verdict
 from mnemotrace.testing import FakeEmbedder, ScriptedLLM
 
 OpenMemory = Callable[..., Memory]
 Call = Callable[..., Any]
+KINDS = ("public", "private")
 DEPTHS: tuple[Literal["shallow", "deep"], ...] = ("shallow", "deep")
 
 LOOKALIKES = (
@@ -134,6 +141,7 @@ NEARER: dict[str, dict[str, Any]] = {
     "other metadata": {"metadata": {"kind": "x"}},
     "too old": {"created_at": "2001-01-01T00:00:00Z"},
     "expired": {"expires_at": "2020-01-01T00:00:00Z"},
+    "not yet valid": {"valid_from": "2120-01-01T00:00:00Z"},
 }
 ASKED: dict[str, dict[str, Any]] = {
     "private": {},
@@ -143,7 +151,9 @@ ASKED: dict[str, dict[str, Any]] = {
     "other metadata": {"metadata_filter": {"kind": "y"}},
     "too old": {"since": "2015-01-01T00:00:00Z"},
     "expired": {},
+    "not yet valid": {},
 }
+OUT_OF_TIME = ("expired", "not yet valid")
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -163,7 +173,7 @@ def test_invisible_records_never_crowd_out_a_visible_one(
     memory.remember_many(
         [{**mine, **NEARER[hidden], "content": f"near {i}"} for i in range(70)]
     ).wait()
-    assert memory.info(include_private=True).record_count == (1 if hidden == "expired" else 71)
+    assert memory.info(include_private=True).record_count == (1 if hidden in OUT_OF_TIME else 71)
     found = call(memory, "recall", "query", limit=5, depth=depth, **ASKED[hidden])
     assert [match.record.content for match in found] == ["far"]
 
@@ -519,6 +529,50 @@ def test_a_source_recalls_its_own_memories_only(
         assert all(match.record.content.startswith("public") for match in found)
         assert len(found) == 5
     assert {r.content for r in call(view, "list_records", source="user:alice")} == own
+
+
+def test_a_viewer_sees_what_is_public_and_its_own(
+    open_memory: OpenMemory, view_of: Callable[..., Any], call: Call
+) -> None:
+    """viewer="user:alice" says who asks; source= then still says whose memories are wanted."""
+    memory = open_memory()
+    for source in ("user:alice", "user:bob", None):
+        for private in (False, True):
+            kind = "private" if private else "public"
+            memory.remember(f"{kind} note by {source}", "/home", source=source, private=private)
+    view = view_of(memory)
+    public = {f"public note by {source}" for source in ("user:alice", "user:bob", None)}
+    asked = [
+        ({"viewer": "user:alice"}, public | {"private note by user:alice"}),
+        ({"viewer": "user:alice", "source": "user:bob"}, {"public note by user:bob"}),
+        ({"viewer": "user:bob", "source": "user:bob"}, {f"{k} note by user:bob" for k in KINDS}),
+        ({"viewer": "nobody"}, public),
+    ]
+    for arguments, wanted in asked:
+        for depth in DEPTHS:
+            found = call(view, "recall", "note", depth=depth, limit=50, **arguments)
+            assert {match.record.content for match in found} == wanted
+        assert {r.content for r in call(view, "list_records", **arguments)} == wanted
+        text = call(view, "retrieve_for", "note", limit=50, **arguments)
+        assert len(text.splitlines()) == len(wanted)
+    why = memory.explain("note", memory.list_records(source="user:bob")[0].id, viewer="user:alice")
+    assert why.verdict is Verdict.UNKNOWN
+    with pytest.raises(InvalidInputError, match="viewer"):
+        view.recall("note", viewer=" ")
+    # As a criterion of its own, the viewer would make forget() forget everything in sight.
+    with pytest.raises(InvalidInputError, match="criterion"):
+        memory.forget(viewer="user:alice")
+    assert memory.forget(scope="/home", viewer="user:alice") == 4
+
+
+def test_what_is_private_to_nobody_takes_include_private(open_memory: OpenMemory) -> None:
+    """Without a source there is nobody else who could ask for it."""
+    memory = open_memory()
+    record = memory.remember("a note of the house", "/home", private=True)
+    for who in ({}, {"source": "alice"}, {"source": "anonymous"}, {"viewer": "alice"}):
+        assert memory.recall("note", **who) == []
+    assert memory.get(record.id, source="alice") is None
+    assert [match.record for match in memory.recall("note", include_private=True)] == [record]
 
 
 def test_one_memory_serves_two_sessions_without_mixing_them(open_memory: OpenMemory) -> None:

@@ -50,6 +50,14 @@ Viewer = Annotated[
     str | None,
     typer.Option("--source", metavar="NAME", help="Whose private records are visible too."),
 ]
+Asker = Annotated[
+    str | None,
+    typer.Option(
+        "--viewer",
+        metavar="NAME",
+        help="Whose private records are visible beside the public ones; leaves out nothing.",
+    ),
+]
 IncludePrivate = Annotated[
     bool, typer.Option("--include-private", help="Everybody's private records, too.")
 ]

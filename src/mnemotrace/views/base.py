@@ -60,6 +60,7 @@ class Handle:
         scope: str | None = None,
         *,
         source: str | None = None,
+        viewer: str | None = None,
         include_private: bool = False,
         categories: Any = None,
         metadata_filter: Mapping[str, Any] | None = None,
@@ -74,10 +75,11 @@ class Handle:
         if not isinstance(include_private, bool):
             raise InvalidInputError("include_private must be True or False.")
         who = checked_name(source, "source")
+        viewer = checked_name(viewer, "viewer")
         labels = checked_labels(categories, "categories")
         return Selection(
             roots=self._reach.reading(scope),
-            viewer=who,
+            viewer=who if viewer is None else viewer,
             include_private=include_private,
             sources=(who,) if who is not None and only_source else None,
             categories=labels,
@@ -100,6 +102,7 @@ class Handle:
         source: str | None = None,
         include_private: bool = False,
         *,
+        viewer: str | None = None,
         since: Any = None,
         until: Any = None,
         as_of: Any = None,
@@ -123,6 +126,7 @@ class Handle:
         selection = self._selection(
             scope,
             source=source,
+            viewer=viewer,
             include_private=include_private,
             categories=categories,
             metadata_filter=metadata_filter,

@@ -181,6 +181,7 @@ class Curating(Handle):
         record_ids: Iterable[str] | None = None,
         *,
         source: str | None = None,
+        viewer: str | None = None,
         include_private: bool = False,
         erase: bool = True,
     ) -> Forgotten:
@@ -193,6 +194,7 @@ class Curating(Handle):
             metadata_filter: as in `recall`.
             record_ids: these records; an empty list forgets nothing.
             source: records of this source, its private ones included.
+            viewer: whose private records are in reach beside the public ones; no criterion.
             include_private: forget everyone's private records too; else they stay.
             erase: remove every version for good; False only retires them, so that history and
                 ``recall(as_of=...)`` still have them.
@@ -216,6 +218,7 @@ class Curating(Handle):
         selection = self._selection(
             scope,
             source=source,
+            viewer=viewer,
             include_private=include_private,
             categories=categories,
             metadata_filter=metadata_filter,

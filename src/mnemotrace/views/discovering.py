@@ -82,6 +82,7 @@ class Discovering(Handle):
         categories: Iterable[str] | None = None,
         metadata_filter: Mapping[str, Any] | None = None,
         source: str | None = None,
+        viewer: str | None = None,
         include_private: bool = False,
         since: Time | None = None,
         until: Time | None = None,
@@ -103,6 +104,7 @@ class Discovering(Handle):
         selection = self._selection(
             scope,
             source=source,
+            viewer=viewer,
             include_private=include_private,
             categories=categories,
             metadata_filter=metadata_filter,

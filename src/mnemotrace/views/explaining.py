@@ -27,6 +27,7 @@ class Explaining(Handle):
         source: str | None = None,
         include_private: bool = False,
         *,
+        viewer: str | None = None,
         since: Time | None = None,
         until: Time | None = None,
         as_of: Time | None = None,
@@ -49,7 +50,7 @@ class Explaining(Handle):
         Returns:
             A verdict with reasons, facts and changes that were tried. A record that may not be
             seen from here has the verdict ``unknown``, just like one that does not exist. Only the
-            memory itself, asked without `source`, is told of private records of others.
+            memory itself, asked without `source` and `viewer`, is told of private records of others.
 
         Raises:
             As `recall`.
@@ -67,6 +68,7 @@ class Explaining(Handle):
             "depth": depth,
             "source": source,
             "include_private": include_private,
+            "viewer": viewer,
             "since": since,
             "until": until,
             "as_of": as_of,

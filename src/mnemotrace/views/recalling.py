@@ -32,6 +32,7 @@ class Recalling(Handle):
         source: str | None = None,
         include_private: bool = False,
         *,
+        viewer: str | None = None,
         since: Time | None = None,
         until: Time | None = None,
         as_of: Time | None = None,
@@ -51,6 +52,8 @@ class Recalling(Handle):
                 search, confidence router, exploration); ``shallow`` searches once and never
                 asks a language model.
             source: only records of this source; its private ones are visible.
+            viewer: who is asking: this source's private records are visible beside the public
+                ones of all. Unlike `source` it leaves out nothing; by default it is `source`.
             include_private: see everyone's private records.
             since, until: only records created in ``[since, until)``. All times are datetimes or
                 ISO 8601 text; without a time zone they are UTC.
@@ -84,6 +87,7 @@ class Recalling(Handle):
             depth,
             source,
             include_private,
+            viewer=viewer,
             since=since,
             until=until,
             as_of=as_of,
@@ -129,6 +133,7 @@ class Recalling(Handle):
         budget_tokens: int | None = None,
         source: str | None = None,
         include_private: bool = False,
+        viewer: str | None = None,
         now: Time | None = None,
     ) -> str:
         """Return what is remembered for an agent's task, as text for its prompt.
@@ -147,6 +152,7 @@ class Recalling(Handle):
             depth: as in `recall`.
             budget_tokens: the most tokens the text may have; None for no bound.
             source: only records of this source; its private ones are visible.
+            viewer: whose private records are visible beside the public ones of all.
             include_private: everyone's private records, too.
             now: as in `recall`.
 
@@ -169,6 +175,7 @@ class Recalling(Handle):
             depth,
             source,
             include_private,
+            viewer=viewer,
             now=now,
         )
         text = await self._runtime.in_thread(found.format, budget_tokens)

@@ -72,7 +72,8 @@ class Saving(Handle):
             metadata: your own JSON-like values; dates and times come back as such.
             importance: 0..1; inferred when left out, else `default_importance`.
             source: who or what this comes from.
-            private: only visible to recalls with the same `source`, or with `include_private`.
+            private: only visible to those who ask as the same `source`, or with
+                `include_private`; without a `source`, only with `include_private`.
             created_at: when it was said; now by default. Recency is judged by it. This and the
                 other times are datetimes or ISO 8601 text; without a time zone they are UTC.
             valid_from: from when on it is true; now by default. Until then it is not recalled,
