@@ -4,6 +4,7 @@ MnemotraceError
 ├── ConfigurationError          a wrong parameter, or one that is not known (also ValueError)
 ├── InvalidInputError           a wrong argument to an operation (also ValueError)
 │   ├── ScopeError              a scope path that cannot be used
+│   ├── ImportConflictError     ids of an export mean something else in this memory
 │   └── RecordError             a record's content, metadata or field that cannot be stored
 ├── ScopePermissionError        a view was asked to reach outside its scopes, or to write read-only
 │                               (also PermissionError)
@@ -30,6 +31,11 @@ Each message says what happened, to what, and what to do next.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .transfer.importing import Imported
+
 
 class MnemotraceError(Exception):
     """The root of every error this package raises on purpose."""
@@ -49,6 +55,19 @@ class ScopeError(InvalidInputError):
 
 class RecordError(InvalidInputError):
     """A record's content, metadata or field cannot be stored; nothing was changed."""
+
+
+class ImportConflictError(InvalidInputError):
+    """Ids of an export file mean something else in this memory; nothing was imported.
+
+    Attributes:
+        result: what the import found (`mnemotrace.transfer.importing.Imported`), with its
+            `conflicts`; everything but what was there just so counts as skipped.
+    """
+
+    def __init__(self, message: str, result: Imported | None = None) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 class ScopePermissionError(MnemotraceError, PermissionError):

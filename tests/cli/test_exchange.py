@@ -80,6 +80,9 @@ def test_a_conflict_is_one_line_and_its_choice_works(cli: Cli, remember: Remembe
     done = cli("import", "m.jsonl", "--storage", "copy", code=1)
     assert done.err.count("\n") == 1
     assert "line 2, 'x'" in done.err
+    report = json.loads(cli("import", "m.jsonl", "--storage", "copy", "--json", code=1).out)
+    assert (report["records"], report["added"], report["skipped"]) == (1, 0, 1)
+    assert [conflict["id"] for conflict in report["conflicts"]] == ["x"]
     skipped = cli("import", "m.jsonl", "--storage", "copy", "--on-conflict", "skip")
     assert "1 skipped" in skipped.out
     assert skipped.err.startswith("Line 2, x: version 1 differs in content")

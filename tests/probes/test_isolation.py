@@ -569,7 +569,8 @@ def test_what_is_private_to_nobody_takes_include_private(open_memory: OpenMemory
     """Without a source there is nobody else who could ask for it."""
     memory = open_memory()
     record = memory.remember("a note of the house", "/home", private=True)
-    for who in ({}, {"source": "alice"}, {"source": "anonymous"}, {"viewer": "alice"}):
+    others: list[dict[str, Any]] = [{}, {"source": "alice"}, {"source": "anonymous"}]
+    for who in (*others, {"viewer": "alice"}):
         assert memory.recall("note", **who) == []
     assert memory.get(record.id, source="alice") is None
     assert [match.record for match in memory.recall("note", include_private=True)] == [record]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mnemotrace import Memory
-from mnemotrace.errors import EmbedderError, InvalidInputError
+from mnemotrace.errors import EmbedderError, ImportConflictError, InvalidInputError
 
 Edit = Callable[[list[dict[str, Any]]], None]
 
@@ -55,6 +55,8 @@ WRONG: list[tuple[Edit, str]] = [
     (put(2, metadata=[1]), "Line 2 .*metadata"),
     (put(2, metadata={"n": 2**70}), "Line 2 .*past 64 bits"),
     (put(2, metadata={"t": "x"}, metadata_types={"/t": ["datetime"]}), "Line 2 .*metadata"),
+    (put(2, private="no"), "Line 2 .*'private' must be true or false, not 'no'"),
+    (put(2, created_at="2026-01-01T00:00:00", content="a\ud800"), "Line 2 .*surrogate"),
     (put(2, embedding=[1.0]), "Line 2 .*list of 16 numbers"),
     (put(2, embedding=[0] * 16), "Line 2 .*not all of them 0"),
     (put(2, colour="red"), "Line 2 .*unknown field 'colour'"),
@@ -74,7 +76,8 @@ def test_a_wrong_line_is_named_and_nothing_is_imported(
 ) -> None:
     with pytest.raises(InvalidInputError, match=message) as told:
         there.import_records(edited(exported, edit))
-    assert "Nothing was imported." in str(told.value)
+    assert str(told.value).endswith("Nothing was imported.")
+    assert str(told.value).lower().count("nothing was") == 1
     assert there.list_records() == []
 
 
@@ -119,6 +122,9 @@ def test_a_conflict_stops_the_import_by_default(conflicting: Path, there: Memory
     with pytest.raises(InvalidInputError, match="line 2, 'a': version 1 differs in content") as e:
         there.import_records(conflicting)
     assert "on_conflict='skip'" in str(e.value)
+    assert isinstance(e.value, ImportConflictError) and e.value.result is not None
+    assert [c.record_id for c in e.value.result.conflicts] == ["a"]
+    assert (e.value.result.records, e.value.result.added, e.value.result.skipped) == (2, 0, 2)
     assert [r.content for r in there.list_records()] == ["Quite another thing."]
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from mnemotrace.errors import ImportConflictError
 
 from .options import (
     AsJson,
@@ -22,6 +24,9 @@ from .options import (
     open_memory,
 )
 from .output import BinaryOutput, echo, note, one_line, print_json, progress_bar
+
+if TYPE_CHECKING:
+    from mnemotrace.transfer.importing import Imported
 
 STREAM = "-"
 
@@ -118,29 +123,12 @@ def import_file(
         except KeyboardInterrupt:
             note("Interrupted. What was imported so far stays; import the file again to go on.")
             raise
+        except ImportConflictError as error:
+            if as_json and error.result is not None:
+                print_json(_import_json(error.result))
+            raise
     if as_json:
-        print_json(
-            {
-                "dry_run": done.dry_run,
-                "records": done.records,
-                "added": done.added,
-                "completed": done.completed,
-                "unchanged": done.unchanged,
-                "replaced": done.replaced,
-                "skipped": done.skipped,
-                "versions": done.versions,
-                "embedded": done.embedded,
-                "conflicts": [
-                    {
-                        "id": conflict.record_id,
-                        "line": conflict.line,
-                        "reason": conflict.reason,
-                        "replaceable": conflict.replaceable,
-                    }
-                    for conflict in done.conflicts
-                ],
-            }
-        )
+        print_json(_import_json(done))
         return
     verb = "Would import" if dry_run else "Imported"
     echo(
@@ -150,6 +138,29 @@ def import_file(
     )
     for conflict in done.conflicts:
         note(f"Line {conflict.line}, {one_line(conflict.record_id)}: {one_line(conflict.reason)}")
+
+
+def _import_json(done: Imported) -> dict[str, Any]:
+    return {
+        "dry_run": done.dry_run,
+        "records": done.records,
+        "added": done.added,
+        "completed": done.completed,
+        "unchanged": done.unchanged,
+        "replaced": done.replaced,
+        "skipped": done.skipped,
+        "versions": done.versions,
+        "embedded": done.embedded,
+        "conflicts": [
+            {
+                "id": conflict.record_id,
+                "line": conflict.line,
+                "reason": conflict.reason,
+                "replaceable": conflict.replaceable,
+            }
+            for conflict in done.conflicts
+        ],
+    }
 
 
 def reindex(

@@ -14,6 +14,7 @@ is its vector. Versions of one record follow each other, the oldest first.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,8 @@ from mnemotrace.flows.requests import checked_text
 from mnemotrace.records import MemoryRecord
 from mnemotrace.stores.backend import Vector
 from mnemotrace.stores.points import from_payload, metadata_from_json, metadata_to_json, to_payload
+
+from .fields import fault
 
 SCHEMA_VERSION = 1
 MARK = "mnemotrace"
@@ -175,6 +178,9 @@ def read_entry(data: Mapping[str, Any], number: int, header: Header) -> Entry:
     for name in _NEEDED:
         if not isinstance(data.get(name), str) or not data[name]:
             raise wrong(number, f"the field {name!r} must be a text that is not empty")
+    problem = fault(data)
+    if problem is not None:
+        raise wrong(number, problem)
     fields = dict(data)
     embedding = fields.pop("embedding", None)
     types = fields.pop("metadata_types", {})
@@ -186,11 +192,12 @@ def read_entry(data: Mapping[str, Any], number: int, header: Header) -> Entry:
         record = MemoryRecord.model_validate(fields)
         record = from_payload(to_payload(record, text_hash(record.content)))
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        raise wrong(number, f"{place}: {problem['msg']}") from error
+        first = error.errors(include_url=False, include_context=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise wrong(number, f"{place}: {_without_outcome(message)}") from error
     except MnemotraceError as error:
-        raise wrong(number, str(error).removesuffix(".")) from error
+        raise wrong(number, _without_outcome(str(error))) from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise wrong(number, f"metadata: {error}") from error
     if embedding is not None:
@@ -213,6 +220,13 @@ def _checked_vector(value: Any, number: int, header: Header) -> list[float]:
 def wrong(number: int, what: str) -> InvalidInputError:
     """Return the error for a line that cannot be imported."""
     return InvalidInputError(f"Line {number} cannot be imported: {what}. Nothing was imported.")
+
+
+def _without_outcome(message: str) -> str:
+    """Leave out what else did not happen, and the full stop: `wrong` says it."""
+    return re.sub(
+        r"[.;] *nothing was \w+(?=[.;]|$)", "", message, flags=re.IGNORECASE
+    ).removesuffix(".")
 
 
 def _dumps(data: Mapping[str, Any]) -> str:

@@ -20,7 +20,12 @@ from typing import IO, Any, Literal, get_args
 from mnemotrace import scopes
 from mnemotrace.embedders.fingerprint import require_same
 from mnemotrace.embedders.lexical import encode_document, text_hash
-from mnemotrace.errors import EmbedderMismatchError, InvalidInputError, ScopePermissionError
+from mnemotrace.errors import (
+    EmbedderMismatchError,
+    ImportConflictError,
+    InvalidInputError,
+    ScopePermissionError,
+)
 from mnemotrace.flows.services import Services
 from mnemotrace.reach import Reach
 from mnemotrace.records import MemoryRecord
@@ -293,7 +298,7 @@ async def import_plan(
     """Write what a checked file has and the store has not.
 
     Raises:
-        InvalidInputError: there are conflicts and they are errors, or replacing one is refused;
+        ImportConflictError: there are conflicts and they are errors, or replacing one is refused;
             nothing was written.
         EmbedderError, StoreError: what was written by then stays; importing again goes on.
     """
@@ -304,7 +309,7 @@ async def import_plan(
         conflicts += await services.in_thread(compare, store, plan, page, visible)
     result.conflicts = conflicts[:MOST_CONFLICTS]
     if not dry_run:
-        _settle(conflicts, on_conflict)
+        _settle(conflicts, on_conflict, plan.groups, result)
     _count(plan.groups, result, on_conflict)
     if dry_run:
         result.versions = sum(
@@ -330,7 +335,12 @@ async def import_plan(
     return result
 
 
-def _settle(conflicts: Sequence[Conflict], on_conflict: OnConflict) -> None:
+def _settle(
+    conflicts: Sequence[Conflict],
+    on_conflict: OnConflict,
+    groups: Sequence[_Group],
+    result: Imported,
+) -> None:
     """Refuse to go on when a conflict is an error."""
     if on_conflict == "skip":
         return
@@ -345,9 +355,12 @@ def _settle(conflicts: Sequence[Conflict], on_conflict: OnConflict) -> None:
         else "Import with the source or include_private that sees them, or choose "
         "on_conflict='skip'."
     )
-    raise InvalidInputError(
+    result.unchanged = sum(group.state == "same" for group in groups)
+    result.skipped = len(groups) - result.unchanged
+    raise ImportConflictError(
         f"{len(stopping)} record(s) of the file cannot be imported, because this memory has "
-        f"something else under their id ({named}{more}). Nothing was imported. {remedy}"
+        f"something else under their id ({named}{more}). Nothing was imported. {remedy}",
+        result,
     )
 
 

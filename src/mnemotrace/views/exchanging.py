@@ -110,8 +110,9 @@ class Exchanging(Handle):
             What was done, in numbers, with the conflicts.
 
         Raises:
-            InvalidInputError: a line is wrong (the message says which and why), the file was cut
-                off, or there are conflicts; nothing was imported.
+            InvalidInputError: a line is wrong (the message says which and why), or the file was
+                cut off; nothing was imported.
+            ImportConflictError: there are conflicts, which it lists; nothing was imported.
             ScopePermissionError: a read-only view, or a record outside of it; nothing was
                 imported.
             EmbedderError, StoreError: what was written by then stays; importing again goes on.
