@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 import unicodedata
@@ -122,7 +121,7 @@ def checked_number(value: Any, name: str) -> float:
     value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise RecordError(f"{name} must be a number from 0 to 1, not {value!r}.")
-    if not math.isfinite(value) or not 0.0 <= value <= 1.0:
+    if not 0 <= value <= 1:  # nor NaN
         raise RecordError(f"{name} must be from 0 to 1, not {value!r}. Nothing was changed.")
     return float(value)
 

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mnemotrace.checks import encodable
 from mnemotrace.errors import ConfigurationError
 
 from .backend import StorageBackend
@@ -89,6 +90,10 @@ def open_store(
         StoreNotWritableError: the folder holds a store that cannot be written.
         StoreUnavailableError: the server does not answer.
     """
+    if api_key is not None and (not isinstance(api_key, str) or not api_key.strip()):
+        raise ConfigurationError("api_key must be the Qdrant server's key as text, or None.")
+    if not isinstance(prefer_grpc, bool):
+        raise ConfigurationError(f"prefer_grpc must be True or False, not {prefer_grpc!r}.")
     if client is not None:
         from .server import ServerEngine
 
@@ -98,7 +103,7 @@ def open_store(
         return _in_folder(default_folder() / "memory")
     if isinstance(storage, (str, os.PathLike)):
         text = os.fspath(storage)
-        if not isinstance(text, str) or not text.strip() or not _is_path(text):
+        if not isinstance(text, str) or not text.strip() or not encodable(text):
             raise ConfigurationError(f"storage={storage!r} is not a path. Pass a folder or a URL.")
         if text == ":memory:":
             return _in_temporary_folder()
@@ -128,14 +133,6 @@ def open_store(
         f"storage={storage!r} cannot be used. Pass a folder path, ':memory:', the URL of a Qdrant "
         "server, or an object with every method of mnemotrace.stores.backend.StorageBackend."
     )
-
-
-def _is_path(text: str) -> bool:
-    """Tell whether a text can be a path at all: no NUL, nothing the file system cannot encode."""
-    try:
-        return b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
 
 
 def default_folder() -> Path:

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from .checks import checked_seconds
 from .errors import SaveError
 from .records import MemoryRecord
 
@@ -136,7 +137,9 @@ class SaveReceipt:
             SaveError: an attempt failed (its cause is the error); the texts are kept. The message
                 says whether they will be tried again.
             TimeoutError: it takes longer; it goes on in the background.
+            InvalidInputError: `timeout` is not a number.
         """
+        timeout = checked_seconds(timeout, "timeout")
         deadline = None if timeout is None else time.monotonic() + timeout
         while (waiter := self._unsettled(through_retries)) is not None:
             try:
@@ -156,6 +159,7 @@ class SaveReceipt:
             SaveError: as for `wait`.
             TimeoutError: as for `wait`.
         """
+        timeout = checked_seconds(timeout, "timeout")
         try:
             async with asyncio.timeout(timeout):
                 while (waiter := self._unsettled(through_retries)) is not None:

@@ -18,11 +18,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
 
 from .capture import Kind, capture
+from .checks import checked_path
 from .errors import TapeError
 from .trace import Span, Trace, watching
 
@@ -48,7 +48,7 @@ class Recording:
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = checked_path(path, "The tape")
         self._tape: Tape | None = None
         self._expected: dict[str, MemoryCore] = {}
         self._problems: list[str] = []

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from .checks import checked_function
 from .embedders.lexical import text_hash
 from .embedders.resolve import resolve_embedder
 from .errors import InvalidInputError
+from .flows.requests import checked_count
 from .flows.runtime import get_runtime
 from .flows.services import Services
 from .records import MemoryRecord
@@ -26,8 +28,10 @@ async def reindex_store(
 
     Writers of this process wait meanwhile. Returns the number of versions re-embedded.
     """
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise InvalidInputError(f"batch_size must be 1 or more, not {batch_size!r}.")
+    batch_size = checked_count(batch_size, "batch_size")
+    if batch_size < 1:
+        raise InvalidInputError("batch_size must be 1 or more, not 0.")
+    checked_function(progress, "progress")
     store = services.store
     if store.manifest() is None:
         return 0

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .capture import Kind, capture
+from .checks import checked_path
 from .config import MemoryConfig
 from .embedders.fingerprint import require_same
 from .embedders.service import EmbeddingService
@@ -412,13 +413,14 @@ def replay(path: str | PathLike[str], memory: MemoryView) -> Replay:
         One run for each that was recorded, with its result, its trace, and whether it is the same.
 
     Raises:
+        InvalidInputError: `path` is not a path, or `memory` is not an open memory.
         TapeError: the file is damaged, not a tape, or of a newer release.
         ReplayError: a run asked for something that is not on the tape; what ran before it is done.
         EmbedderMismatchError: the store was written with another embedder than the recorded one.
     """
-    return _Replaying(Path(path), memory).run()
+    return _Replaying(checked_path(path, "The tape"), memory).run()
 
 
 async def areplay(path: str | PathLike[str], memory: MemoryView) -> Replay:
     """Do what `replay` does, to be awaited."""
-    return await _Replaying(Path(path), memory).arun()
+    return await _Replaying(checked_path(path, "The tape"), memory).arun()

@@ -296,9 +296,16 @@ class Trace:
                 none.
             ascii_only: use no other characters than ASCII; None for where the standard output
                 cannot show others.
+
+        Raises:
+            InvalidInputError: `width` is not a whole number.
         """
         from .trace_views import trace_text
 
+        if width is not None and (isinstance(width, bool) or not isinstance(width, int)):
+            raise InvalidInputError(
+                f"width must be a whole number of columns, or None for the terminal's, not {width!r}."
+            )
         return trace_text(self, width, ascii_only)
 
     def draw(self, form: Literal["svg", "mermaid"] = "svg") -> str:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mnemotrace.checks import encodable
 from mnemotrace.errors import ConfigurationError, StoreError
 from mnemotrace.stores.open import default_folder, open_store
 
@@ -43,8 +44,10 @@ def examine(
     Raises:
         ConfigurationError: `storage` is not a place that can be looked at.
     """
-    text = os.fspath(storage) if storage is not None else str(default_folder() / "memory")
-    if not isinstance(text, str) or not text.strip() or text == ":memory:":
+    if storage is None:
+        storage = default_folder() / "memory"
+    text = os.fspath(storage) if isinstance(storage, (str, os.PathLike)) else None
+    if not isinstance(text, str) or not text.strip() or text == ":memory:" or not encodable(text):
         raise ConfigurationError(
             f"storage={storage!r} cannot be examined: pass a folder or the URL of a Qdrant server."
         )

@@ -83,11 +83,20 @@ def instrument(
 
     Raises:
         ImportError: OpenTelemetry is not installed; the message has the command.
-        ConfigurationError: `content` is not True or False.
+        ConfigurationError: `content` is not True or False, or a provider is none.
     """
     global _current
     if not isinstance(content, bool):
         raise ConfigurationError(f"content={content!r}: must be True or False.")
+    for name, provider, method in (
+        ("tracer_provider", tracer_provider, "get_tracer"),
+        ("meter_provider", meter_provider, "get_meter"),
+    ):
+        if provider is not None and not callable(getattr(provider, method, None)):
+            raise ConfigurationError(
+                f"{name}={provider!r} is no provider: it has no {method}(). Pass one of "
+                "OpenTelemetry's, or None for its global one."
+            )
     try:
         from opentelemetry import metrics, trace
 

@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
+from mnemotrace.errors import InvalidInputError
 from mnemotrace.trace import Span, Trace, watch
 
 from .values import duration_text, name_of, plural, short
@@ -133,7 +134,12 @@ def progress(file: TextIO | None = None) -> Iterator[None]:
 
     Args:
         file: the terminal to write to; the standard error by default.
+
+    Raises:
+        InvalidInputError: `file` is not a file.
     """
+    if file is not None and not callable(getattr(file, "write", None)):
+        raise InvalidInputError(f"progress() writes to a file such as sys.stderr, not to {file!r}.")
     board = Board()
     with ExitStack() as stack:
         if file is None and (shell := _notebook()) is not None:

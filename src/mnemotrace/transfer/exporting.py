@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from mnemotrace import __version__
+from mnemotrace.checks import checked_path
 from mnemotrace.errors import InvalidInputError, StoreNotWritableError
 from mnemotrace.records import MemoryRecord, utc_now
 from mnemotrace.stores.backend import Facet, StorageBackend
@@ -61,7 +62,7 @@ def export(
     """
     lines = _lines(store, selection, embeddings, progress)
     if isinstance(target, (str, os.PathLike)):
-        path = Path(target)
+        path = checked_path(target, "The export")
         with _replacing(path) as file:
             return _write(lines, lambda text: file.write(text.encode()))
     write = getattr(target, "write", None)

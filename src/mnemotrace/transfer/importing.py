@@ -14,10 +14,10 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
 from mnemotrace import scopes
+from mnemotrace.checks import checked_path
 from mnemotrace.embedders.fingerprint import require_same
 from mnemotrace.embedders.lexical import encode_document, text_hash
 from mnemotrace.errors import (
@@ -136,8 +136,9 @@ def opened(source: Source) -> Iterator[IO[bytes]]:
         InvalidInputError: it cannot be read, or is no file.
     """
     if isinstance(source, (str, os.PathLike)):
+        path = checked_path(source, "The export")
         try:
-            file = open(Path(source), "rb")  # noqa: SIM115  closed below
+            file = open(path, "rb")  # noqa: SIM115  closed below
         except OSError as error:
             raise InvalidInputError(
                 f"The export {os.fspath(source)} cannot be read ({error.strerror or error}). "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from mnemotrace.checks import checked_function
 from mnemotrace.errors import InvalidInputError
 from mnemotrace.flows.requests import checked_filter, checked_labels, checked_time
 from mnemotrace.twins import awaitable, blocking
@@ -66,6 +67,7 @@ class Exchanging(Handle):
         for name, value in (("history", history), ("embeddings", embeddings)):
             if not isinstance(value, bool):
                 raise InvalidInputError(f"{name} must be True or False, not {value!r}.")
+        checked_function(progress, "progress")
         selection = self._seen_by(source, include_private, scope, upcoming=True).narrow(
             categories=checked_labels(categories, "categories"),
             metadata=checked_filter(metadata_filter),
@@ -120,6 +122,7 @@ class Exchanging(Handle):
         self._reach.require_writable()
         if not isinstance(dry_run, bool):
             raise InvalidInputError(f"dry_run must be True or False, not {dry_run!r}.")
+        checked_function(progress, "progress")
         visible = self._seen_by(source, include_private)
         return await self._core.import_records(
             file,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from mnemotrace import scopes
@@ -39,9 +39,17 @@ class MemoryView(Saving, Recalling, Explaining, Curating, Discovering, Exchangin
         Args:
             scopes: at least one path in reach.
             read_only: refuse writing. A writable slice must be told where to write.
+
+        Raises:
+            InvalidInputError: no scope was given, or what is no list of paths.
+            ScopePermissionError: a scope lies outside this view.
         """
+        if not isinstance(read_only, bool):
+            raise InvalidInputError(f"read_only must be True or False, not {read_only!r}.")
         if isinstance(scopes, str):
             scopes = [scopes]
+        if not isinstance(scopes, Iterable) or isinstance(scopes, (bytes, Mapping)):
+            raise InvalidInputError(f"slice() takes a list of scope paths, not {scopes!r}.")
         paths = list(scopes)
         if not paths:
             raise InvalidInputError("A slice needs at least one scope.")

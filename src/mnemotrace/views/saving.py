@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from mnemotrace.checks import checked_seconds
 from mnemotrace.errors import InvalidInputError, ScopePermissionError
 from mnemotrace.flows.requests import (
     BATCH,
@@ -234,8 +235,9 @@ class Saving(Handle):
 
         Raises:
             TimeoutError: after `timeout` seconds; the saves go on.
+            InvalidInputError: `timeout` is not a number.
         """
-        return await self._core.drain(timeout)
+        return await self._core.drain(checked_seconds(timeout, "timeout"))
 
     drain_writes = blocking(_drain_writes)
     adrain_writes = awaitable(_drain_writes)
