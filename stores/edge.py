@@ -114,7 +114,7 @@ class EdgeCollection:
             StoreCorruptError: when its files are missing or damaged.
             StoreNotWritableError: on a RAM disk without room for what opening takes.
         """
-        if not path.is_dir():
+        if not disk.is_folder(path):
             raise StoreCorruptError(
                 f"The store's folder {path} is missing. Nothing was changed. Restore it from a "
                 "backup, or move the store away to start anew."
@@ -262,6 +262,8 @@ class EdgeCollection:
         """See `Collection.recover`: the engine replays its log."""
         with contextlib.suppress(Exception):  # a shard that cannot flush may not close either
             self._shard.close()
+        if not self._path.is_dir():
+            raise disk.removed(self._path)
         self._shard = _load(self._path, self._dimension)
         self.flush()
 
@@ -300,6 +302,8 @@ class EdgeEngine:
     def claim(self) -> None:
         """See `Engine.claim`."""
         if self._lock.held:
+            if not self._lock.in_place:
+                raise disk.removed(self._folder)
             return
         disk.make_folder(self._folder)
         self._lock.acquire()

@@ -59,6 +59,16 @@ class FolderLock:
         """Whether anybody ever took it: the file stays when the lock is given back."""
         return self._path.exists()
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the lock that is held is still that of the folder: neither was replaced."""
+        if self._file is None:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._file), os.stat(self._path))
+        except OSError:
+            return False
+
     def acquire(self) -> None:
         """Take the lock.
 
@@ -70,6 +80,10 @@ class FolderLock:
             return
         try:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        except PermissionError as error:
+            raise closed_to_us(
+                self._path.parent, error, "its lock file cannot be written"
+            ) from error
         except OSError as error:
             raise not_writable(self._path.parent, error) from error
         try:
@@ -134,8 +148,42 @@ def _read_owner(file: int) -> str:
     return "(unknown id)"
 
 
+def closed_to_us(
+    folder: Path, error: OSError, what: str = "it cannot be read"
+) -> StoreNotWritableError:
+    """Return the error for a folder that cannot even be opened."""
+    return StoreNotWritableError(
+        f"The memory folder {folder} cannot be opened: {what} ({error.strerror or error}). Nothing "
+        "was changed. Check its permissions and those of the folders above it, or pass another "
+        "folder as storage=."
+    )
+
+
+def removed(folder: Path) -> StoreNotWritableError:
+    """Return the error for a folder that went away while it was open."""
+    return StoreNotWritableError(
+        f"The memory folder {folder} was removed or replaced while it was open; nothing more can be "
+        "stored in it. Put it back from a backup and open the memory again; a new one can be "
+        "opened there after this one is closed."
+    )
+
+
+def is_folder(folder: Path) -> bool:
+    """Tell whether a folder is there.
+
+    Raises:
+        StoreNotWritableError: when that cannot be told.
+    """
+    try:
+        return folder.is_dir()
+    except PermissionError as error:
+        raise closed_to_us(folder, error) from error
+
+
 def not_writable(folder: Path, error: OSError) -> StoreNotWritableError:
     """Return the error for a folder that cannot be written."""
+    if isinstance(error, FileNotFoundError):
+        return removed(folder)
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     reason = "its disk is full" if full else f"it cannot be written ({error.strerror or error})"
     remedy = "Free some space" if full else "Check its permissions"
@@ -163,11 +211,7 @@ def check_room(folder: Path, least: int) -> None:
     try:
         free = shutil.disk_usage(folder).free
     except FileNotFoundError as error:
-        raise StoreNotWritableError(
-            f"Nothing was stored: the memory folder {folder} was removed while it was open. "
-            "Put it back from a backup and open the memory again; a new one can be opened there "
-            "after this one is closed."
-        ) from error
+        raise removed(folder) from error
     if free < least:
         raise StoreNotWritableError(
             f"Nothing was stored in the memory folder {folder}: its disk is nearly full "
@@ -230,15 +274,16 @@ def check_layout(folder: Path) -> None:
 
     Raises:
         StoreCorruptError: when the folder holds foreign files, or a store without its manifest.
+        StoreNotWritableError: when it cannot be read.
     """
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise StoreCorruptError(f"{folder} is a file, but storage= wants a folder.")
     try:
+        if not folder.exists():
+            return
+        if not folder.is_dir():
+            raise StoreCorruptError(f"{folder} is a file, but storage= wants a folder.")
         names = {entry.name for entry in folder.iterdir()}
     except OSError as error:
-        raise not_writable(folder, error) from error
+        raise closed_to_us(folder, error) from error
     if MANIFEST_NAME in names:
         return
     foreign = sorted(names - _OURS)
@@ -265,6 +310,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         data = json.loads(path.read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError as error:
+        raise closed_to_us(folder, error, f"its {MANIFEST_NAME} cannot be read") from error
     except (OSError, ValueError) as error:
         raise StoreCorruptError(
             f"The manifest {path} cannot be read ({error}). Nothing was changed. Put the file "
@@ -315,9 +362,12 @@ def generation_folder(folder: Path, generation: int) -> Path:
 def list_generations(folder: Path) -> list[int]:
     """Return the numbers of the generations that have a folder."""
     base = folder / GENERATIONS
-    if not base.is_dir():
-        return []
-    return sorted(int(entry.name) for entry in base.iterdir() if entry.name.isdigit())
+    try:
+        if not base.is_dir():
+            return []
+        return sorted(int(entry.name) for entry in base.iterdir() if entry.name.isdigit())
+    except PermissionError as error:
+        raise closed_to_us(folder, error) from error
 
 
 def remove_tree(folder: Path) -> None:

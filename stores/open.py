@@ -172,7 +172,15 @@ def _leave(key: Hashable, space: Space) -> None:
 
 def _in_folder(path: Path) -> QdrantStore:
     # One folder has one key, whatever symbolic links and relative spellings lead to it.
-    real = Path(os.path.realpath(path.expanduser()))
+    try:
+        real = Path(os.path.realpath(path.expanduser()))
+    except OSError as error:
+        raise ConfigurationError(
+            f"storage={str(path)!r} cannot be found ({error.strerror}): it is relative, and the "
+            "current folder is gone. Pass an absolute path."
+        ) from error
+    except RuntimeError as error:  # no home folder for ~
+        raise ConfigurationError(f"storage={str(path)!r} cannot be found: {error}") from error
     return _shared(real, lambda: EdgeEngine(real))
 
 

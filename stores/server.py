@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from qdrant_client import QdrantClient, models
 from qdrant_client.local.qdrant_local import QdrantLocal
@@ -60,6 +61,8 @@ def connect(url: str, api_key: str | None, prefer_grpc: bool) -> QdrantClient:
         ConfigurationError: this cannot be the URL of a server.
     """
     try:
+        if not urlsplit(url).hostname:
+            raise ValueError("it names no host")
         return QdrantClient(
             url=url,
             api_key=api_key,

@@ -219,7 +219,7 @@ def test_a_folder_removed_while_it_is_open_is_told_before_anything_is_lost(tmp_p
     memory = Memory(llm=None, storage=folder, embedder=FakeEmbedder())
     memory.remember("tea", scope="/", categories=["c"], importance=0.5)
     shutil.rmtree(folder)
-    with pytest.raises(StoreNotWritableError, match="was removed while it was open"):
+    with pytest.raises(StoreNotWritableError, match="was removed or replaced while it was open"):
         memory.remember("rice", scope="/", categories=["c"], importance=0.5)
     with contextlib.suppress(StoreError):
         memory.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -20,7 +21,7 @@ from workflows.errors import WorkflowTimeoutError
 from . import curation, discovery
 from .config import MemoryConfig
 from .embedders.service import EmbeddingService
-from .errors import MemoryClosedError
+from .errors import MemoryClosedError, StoreError
 from .events import (
     MemoryAnalysisFailedEvent,
     MemoryEvent,
@@ -57,6 +58,8 @@ from .trace import Level, Trace, note, span, start_trace
 from .transfer import exporting, importing
 from .transfer.exporting import Exported, Progress, Target
 from .transfer.importing import Imported, OnConflict, Source
+
+log = logging.getLogger("mnemotrace")
 
 ACCESS_SECONDS = 300.0
 """Recalls are reads: their access statistics are written this much later, or at close."""
@@ -169,10 +172,11 @@ class MemoryCore:
             receipt = SaveReceipt("empty", ())
             receipt.resolve([])
             return receipt
-        if not self.store.owned:
+        if not self._queue.taken_up:
             await self.services.in_thread(self.store.claim)
-        await self._take_up()
-        return await self._queue.accept(requests, self._encode, self.config.save_attempts)
+            await self._take_up()
+        attempts = self.config.save_attempts
+        return await self._queue.accept(self.store, requests, self._encode, attempts)
 
     async def resume(self) -> None:
         """Queue what an earlier process left in the outbox.
@@ -562,10 +566,14 @@ class MemoryCore:
 
     async def leave(self) -> None:
         """At exit of the interpreter: finish what can be finished; the outbox keeps the rest."""
-        if not self._closed:
-            await self._queue.drain()
+        if self._closed:
+            return
+        await self._queue.drain()
+        try:
             await self.flush_access()
             await self.services.in_thread(self.store.flush)
+        except StoreError as error:
+            log.error("What is in the memory could not be made safe at exit: %s", error)
 
     async def close(self) -> None:
         """Finish pending saves, write what is batched, release the store."""

@@ -75,11 +75,16 @@ class SaveQueue:
         """What each open `Memory` over this store encodes with; empty once the queue is closed."""
 
     async def accept(
-        self, requests: list[SaveRequest], encode: Encode, attempts: int
+        self, store: StorageBackend, requests: list[SaveRequest], encode: Encode, attempts: int
     ) -> SaveReceipt:
         """Put the texts on disk, all or none, then queue them; returns once they are durable."""
         saves = [PendingSave(r.record_id, r.content, r.position, r.options()) for r in requests]
-        batch_id = await self._runtime.in_thread(self.outbox.accept, saves)
+
+        def accept() -> str:
+            store.claim()  # where they could never be stored, nothing is accepted
+            return self.outbox.accept(saves)
+
+        batch_id = await self._runtime.in_thread(accept)
         receipt = SaveReceipt(batch_id, [r.record_id for r in requests])
         self._enqueue(_Job(batch_id, encode, attempts, receipt))
         return receipt

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -22,6 +23,7 @@ import numpy as np
 import pytest
 
 from mnemotrace.errors import (
+    ConfigurationError,
     MemoryClosedError,
     StoreCorruptError,
     StoreError,
@@ -644,6 +646,81 @@ def test_a_folder_without_permission_is_refused(tmp_path: Path) -> None:
         store.initialise(MANIFEST)
     store.close()
     tmp_path.chmod(0o700)
+
+
+@contextlib.contextmanager
+def not_ours(path: Path) -> Iterator[None]:
+    """Make a file or folder unreadable: nobody's rights are enough, and root becomes nobody."""
+    if not hasattr(os, "geteuid"):
+        pytest.skip("no such permissions here")
+    mode = path.stat().st_mode
+    path.chmod(0)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+        path.chmod(mode)
+
+
+@pytest.mark.parametrize("name", ["", "manifest.json", "mnemotrace.lock", "generations"])
+def test_what_may_not_be_read_is_told_as_that(name: str) -> None:
+    """Opening stores nothing, so the message does not speak of storing; nor is it damage."""
+    with tempfile.TemporaryDirectory() as outside:  # pytest's own folders are closed to nobody
+        store = Path(outside) / "s"
+        written(store, "a")
+        for path in (Path(outside), store, *store.rglob("*")):
+            path.chmod(0o777)
+        with (
+            not_ours(store / name),
+            pytest.raises(StoreNotWritableError, match=r"opened: .*Permission denied") as told,
+        ):
+            open_store(store)
+        assert "stored" not in str(told.value) and "Check its permissions" in str(told.value)
+        assert contents(store) == {"a"}
+
+
+def test_a_folder_below_an_unreadable_one_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir()
+    with (
+        not_ours(tmp_path / "closed"),
+        pytest.raises(StoreNotWritableError, match="folders above it"),
+    ):
+        open_store(tmp_path / "closed" / "s")
+
+
+def test_nothing_is_made_in_the_place_of_a_folder_that_was_removed(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "s")
+    store.initialise(MANIFEST)
+    save(store, version("a"))
+    shutil.rmtree(tmp_path / "s")
+    for change in (
+        lambda: save(store, version("b")),
+        store.claim,
+        store.compact,
+        store.drop,
+        store.flush,
+        lambda: store.begin_reindex({**EMBEDDER, "model": "other"}),
+        store.close,
+    ):
+        with pytest.raises(StoreNotWritableError, match="removed or replaced while it was open"):
+            change()
+        assert not (tmp_path / "s").exists()
+    written(tmp_path / "s", "c")  # closed in spite of it
+    assert contents(tmp_path / "s") == {"c"}
+
+
+def test_a_relative_path_in_a_folder_that_is_gone_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "here").rmdir()
+    with pytest.raises(ConfigurationError, match="current folder is gone"):
+        open_store("s")
 
 
 LIMITED = """

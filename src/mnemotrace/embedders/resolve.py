@@ -127,10 +127,11 @@ def _from_provider(provider: Any, config: Mapping[str, Any]) -> EmbeddingService
         return _offline(provider)
     if provider in PROVIDERS:
         return _service(make(provider, config))
-    near = difflib.get_close_matches(str(provider).lower(), NAMES, n=1, cutoff=0.0)
+    near = difflib.get_close_matches(str(provider).lower(), NAMES, n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]!r}? There" if near else ". There"
     raise ConfigurationError(
-        f"unknown embedder provider {provider!r}; did you mean {near[0]!r}? There are "
-        f"{', '.join(NAMES)}, and any function from a list of texts to a list of vectors"
+        f"unknown embedder provider {provider!r}{hint} are {', '.join(NAMES)}, and any "
+        "function from a list of texts to a list of vectors"
     )
 
 
