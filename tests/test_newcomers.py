@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mnemotrace import Flow, Memory, event_bus, reindex
+from mnemotrace import Flow, Memory, Recall, event_bus, reindex
 from mnemotrace.errors import (
     ConfigurationError,
     InvalidInputError,
@@ -257,3 +257,18 @@ def test_a_text_of_a_batch_outside_of_the_view_is_named(memory: Memory) -> None:
 def test_a_storage_that_cannot_be_one_is_told(storage: str) -> None:
     with pytest.raises(ConfigurationError, match="storage="):
         Memory(llm=None, storage=storage, embedder=FakeEmbedder())
+
+
+def test_what_a_recall_shows_of_itself_is_short() -> None:
+    with Memory(llm=None, storage=":memory:", embedder=FakeEmbedder()) as memory:
+        assert repr(memory.recall("tea")) == "<Recall of 0 matches, confidence 0.00>"
+        for n in range(7):
+            memory.remember(f"tea {n}\n" + "leaf " * 5000, scope="/kitchen")
+        found = memory.recall("tea leaf")
+        shown = repr(found)
+        assert shown.startswith(f"<Recall of 7 matches, confidence {found.confidence:.2f}\n")
+        assert shown.endswith("\n  … and 2 more>")
+        assert len(shown.splitlines()) == 7 and len(shown) < 1000
+        assert repr(found[0]).startswith(f"<MemoryMatch [{found[0].score:.2f}] 'tea ")
+        assert repr(found[0]).endswith("…' (/kitchen)>") and "\n" not in repr(found[0])
+        assert "1 part(s) of the search failed" in repr(Recall(errors=["the engine failed"]))

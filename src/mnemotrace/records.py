@@ -24,6 +24,12 @@ ANALYSED_FIELDS = ("scope", "categories", "importance")
 """What a language model fills in where the caller leaves it out."""
 
 
+_SHOWN = 5
+"""Matches that the repr of a recall shows."""
+_BEGINNING = 80
+"""Characters of a text in a repr."""
+
+
 def pending_analysis(missing: Iterable[str]) -> str | None:
     """Return the state of a record whose analysis could not be made.
 
@@ -216,7 +222,7 @@ class ScoreBasis:
     """That best lexical (BM25) score; 0.0 when no visible record has a term of the query."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class MemoryMatch:
     """One recalled record with its score and the reasons for its rank."""
 
@@ -229,6 +235,9 @@ class MemoryMatch:
     """The sub-queries that found it."""
     basis: ScoreBasis | None = None
     """What the numbers follow from; None for a match that no search made."""
+
+    def __repr__(self) -> str:
+        return f"<MemoryMatch {_brief(self)}>"
 
     def explain(self) -> Explanation:
         """Return every number in the score: a dict that also prints as a derivation."""
@@ -333,10 +342,27 @@ class Recall(list[MemoryMatch]):
                 kept.append(line)
         return "\n".join(kept)
 
+    def __repr__(self) -> str:
+        """Show the first matches in a line each; printing `format` shows all of them whole."""
+        count = f"{len(self)} match{'' if len(self) == 1 else 'es'}"
+        failed = f", {len(self.errors)} part(s) of the search failed" if self.errors else ""
+        lines = [f"<Recall of {count}, confidence {self.confidence:.2f}{failed}"]
+        lines += [f"  {_brief(match)}" for match in self[:_SHOWN]]
+        if len(self) > _SHOWN:
+            lines.append(f"  … and {len(self) - _SHOWN} more")
+        return "\n".join(lines) + ">"
+
     def _repr_html_(self) -> str:
         from .trace_views import recall_html
 
         return recall_html(self)
+
+
+def _brief(match: MemoryMatch) -> str:
+    """Return a match as one short line: score, the beginning of the text, scope."""
+    text = match.record.content
+    start = text if len(text) <= _BEGINNING else f"{text[: _BEGINNING - 1]}…"
+    return f"[{match.score:.2f}] {start!r} ({match.record.scope})"
 
 
 def _entry(record: MemoryRecord) -> str:

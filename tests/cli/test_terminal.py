@@ -11,8 +11,18 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from mnemotrace import Memory
+from mnemotrace.cli.output import (
+    LEAST_WIDTH,
+    MATCH_LINES,
+    folded,
+    match_lines,
+    record_line,
+    terminal_width,
+)
+from mnemotrace.testing import FakeEmbedder
 
 from .conftest import Cli
 
@@ -62,6 +72,37 @@ def test_no_progress_is_shown_where_nobody_watches(
     monkeypatch.setenv("MNEMOTRACE_STORAGE_DIR", str(store.parent))
     assert cli("export", "m.jsonl").err == ""
     assert cli("import", "m.jsonl").err == ""
+
+
+def test_a_terminal_gets_the_beginning_of_a_long_text_and_a_pipe_all_of_it(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "The harbour closes at nine. 항구는 아홉 시에 닫습니다. " * 2000
+    with Memory(llm=None, storage=tmp_path / "m", embedder=FakeEmbedder()) as memory:
+        memory.remember(text, scope="/a/rather/long/path/of/the/port", record_id="h" * 36)
+        match = memory.recall("harbour")[0]
+    assert text.strip() in match_lines(1, match)
+    for width in (100, 60, 20):
+        lines = match_lines(1, match, width).splitlines()
+        shown = [line for line in lines if "h" * 36 not in line]  # an id is never cut
+        assert all(cell_len(line) <= max(width, LEAST_WIDTH + 3) for line in shown)
+        assert 2 <= len(lines) <= MATCH_LINES + 2
+        assert lines[0].startswith("1. [0.") and lines[MATCH_LINES - 1].endswith("…")
+        assert lines[-1].strip().endswith(")")
+        line = record_line(match.record, width)
+        assert line.endswith("…") and cell_len(line) <= max(width, 36 + 50 + LEAST_WIDTH)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert terminal_width() is None
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert terminal_width() == 60
+
+
+def test_a_text_that_fits_is_not_cut() -> None:
+    assert folded("short\ntext", 30, 3) == ["short text"]
+    assert folded("aaaa bbbb cccc", 9, 2) == ["aaaa bbbb", "cccc"]
+    assert folded("aaaa bbbb cccc dddd", 9, 1) == ["aaaa bbb…"]
+    assert folded("\x1b[31mred", 30, 1) == ["\\x1b[31mred"]
+    assert folded("", 30, 3) == [""]
 
 
 @POSIX

@@ -93,6 +93,12 @@ def test_an_unknown_provider_gets_the_nearest_name(provider: str, near: str, for
         resolve_embedder(form(provider))
 
 
+def test_a_name_that_is_near_none_gets_the_list_and_no_guess() -> None:
+    with pytest.raises(ConfigurationError, match=r"provider 'zzz'\. There are bundled, ") as told:
+        resolve_embedder("zzz")
+    assert "did you mean" not in str(told.value)
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

@@ -59,6 +59,12 @@ def test_what_is_no_storage_is_refused(storage: Any) -> None:
         open_store(storage)
 
 
+@pytest.mark.parametrize("url", ["http://", "http://:", "https://:6333", "http:///path"])
+def test_a_url_without_a_host_is_no_server_that_is_down(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="names no host"):
+        open_store(url)
+
+
 def test_a_store_of_ones_own_is_returned_as_it_is(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     assert open_store(store) is store

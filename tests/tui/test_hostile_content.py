@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 from rich.cells import cell_len
-from textual.widgets import Input
+from textual.widgets import Footer, Input
 
 from mnemotrace import Memory
 from mnemotrace.tui.details import WholeText
@@ -131,4 +131,5 @@ async def test_wide_letters_keep_every_line_as_wide_as_the_list(memory: Memory) 
                 line = records.render_line(y).text
                 assert cell_len(line) == width
                 assert "…" in line
-            assert {cell_len(line) for line in person.screen.splitlines()[1:-1]} == {size[0]}
+            shown = person.screen.splitlines()[1 : -person.one(Footer).region.height]
+            assert {cell_len(line) for line in shown} == {size[0]}

@@ -9,6 +9,7 @@ from textual.widgets import Footer
 
 from mnemotrace import Memory
 from mnemotrace.tui.browser import BrowserScreen
+from mnemotrace.tui.keys import columns_for
 
 from .conftest import Person, browsing
 
@@ -67,6 +68,26 @@ async def test_a_small_screen_shows_one_pane_at_a_time_and_every_key_works(studi
         await person.sees("Forget this record?", "leave it as it is")
         await person.press("n", "question_mark")
         await person.sees("Everywhere")
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(60, 15), (80, 24), (120, 30)])
+async def test_every_key_is_in_the_footer(studio: Memory, columns: int, rows: int) -> None:
+    async with browsing(studio, (columns, rows)) as person:
+        await person.sees("? Keys", "v Whole text", "f Forget", "r Reload", "q Quit")
+        await person.pilot.resize_terminal(200, rows)
+        await person.until(lambda: person.one(Footer).region.height == 1)
+        await person.pilot.resize_terminal(columns, rows)
+        await person.sees("q Quit")
+
+
+@pytest.mark.parametrize(
+    ("room", "columns"),
+    [(100, [7, 3, 4, 9]), (22, [7, 3, 4, 9]), (21, [9, 3, 4]), (14, [9]), (3, [9]), (0, [9])],
+)
+def test_keys_take_as_few_lines_as_they_fit_in(room: int, columns: list[int]) -> None:
+    assert columns_for([7, 3, 4, 9], room) == columns
+    assert columns_for([9] * 5, 17) == [9, 9]
+    assert columns_for([], room) == []
 
 
 async def test_resizing_keeps_the_pane_in_use(studio: Memory) -> None:

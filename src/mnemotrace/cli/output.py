@@ -9,6 +9,7 @@ import io
 import json
 import logging
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,11 @@ from mnemotrace.trace_views import visible
 
 LIST_WIDTH = 100
 """Characters of a text in a listing; `show` prints all of it."""
+LEAST_WIDTH = 30
+"""Of them at least, however narrow the terminal is."""
+INDENT = "   "
+MATCH_LINES = 3
+"""Lines of a terminal that the text of a match may take; a pipe gets all of it in one."""
 
 
 class OutputClosedError(Exception):
@@ -177,13 +183,46 @@ def record_json(record: MemoryRecord) -> dict[str, Any]:
     return record.model_dump(mode="json")
 
 
-def record_line(record: MemoryRecord) -> str:
-    """Return a record as one line of a listing: id, date, scope, text."""
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that results are printed to; None when it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def record_line(record: MemoryRecord, width: int | None = None) -> str:
+    """Return a record as one line of a listing: id, date, scope, text.
+
+    Args:
+        width: columns of the terminal, which the text is cut to as far as it leaves room for it.
+    """
     private = "  [private]" if record.private else ""
     place = one_line(record.scope)
-    return f"{one_line(record.id)}  {day(record.created_at)}  {place}{private}  " + shorten(
-        record.content
-    )
+    head = f"{one_line(record.id)}  {day(record.created_at)}  {place}{private}  "
+    if width is None:
+        return head + shorten(record.content)
+    from rich.cells import cell_len
+
+    room = min(max(width - cell_len(head), LEAST_WIDTH), LIST_WIDTH)
+    return head + folded(record.content, room, 1)[0]
+
+
+def folded(text: str, width: int, most: int) -> list[str]:
+    """Return a text in at most so many lines of so many terminal columns, cut with an ellipsis.
+
+    Only what is shown is looked at: a text of a megabyte costs no more than a short one.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    start = text[: 4 * width * most]
+    shown = Text(one_line(start))
+    lines = [
+        line.plain.rstrip() for line in shown.wrap(Console(width=width), width, overflow="fold")
+    ]
+    if len(lines) > most or len(text) > len(start):
+        rest = Text(" ".join(lines[most - 1 :]) + " …" * (len(text) > len(start)))
+        rest.truncate(width, overflow="ellipsis")
+        lines = [*lines[: most - 1], rest.plain]
+    return lines or [""]
 
 
 def record_page(record: MemoryRecord) -> str:
@@ -215,16 +254,28 @@ def record_page(record: MemoryRecord) -> str:
     return "\n".join([*lines, "", printable(record.content)])
 
 
-def match_lines(rank: int, match: MemoryMatch) -> str:
-    """Return a match as a line with its text and a line with where, when and why."""
+def match_lines(rank: int, match: MemoryMatch, width: int | None = None) -> str:
+    """Return a match as a line with its text and a line with where, when and why.
+
+    Args:
+        width: columns of the terminal: the text takes a few lines of it and ends in an ellipsis
+            where there is more, and the reasons stand below where they do not fit; None for the
+            whole text in one line.
+    """
     record = match.record
     reasons = ", ".join(match.match_reasons) or "-"
     private = " [private]" if record.private else ""
-    return (
-        f"{rank}. [{match.score:.2f}] {one_line(record.content)}\n"
-        f"   {one_line(record.id)}  {day(record.created_at)}  "
-        f"{one_line(record.scope)}{private}  ({one_line(reasons)})"
-    )
+    head = f"{rank}. [{match.score:.2f}] "
+    where = f"{one_line(record.id)}  {day(record.created_at)}  {one_line(record.scope)}{private}"
+    why = f"({one_line(reasons)})"
+    if width is None:
+        return f"{head}{one_line(record.content)}\n   {where}  {why}"
+    from rich.cells import cell_len
+
+    room = max(width - len(INDENT), LEAST_WIDTH)
+    text = folded(head + record.content, room, MATCH_LINES)
+    fits = cell_len(where) + cell_len(why) + 2 <= room
+    return f"\n{INDENT}".join([*text, f"{where}  {why}"] if fits else [*text, where, why])
 
 
 def match_json(match: MemoryMatch) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from .output import (
     record_json,
     record_line,
     record_page,
+    terminal_width,
     tree_json,
 )
 
@@ -89,10 +90,11 @@ def recall(
     if as_json:
         print_json(recall_json(found, trace=trace))
         return
+    width = terminal_width()
     for rank, match in enumerate(found, 1):
-        echo(match_lines(rank, match))
+        echo(match_lines(rank, match, width))
     if not found:
-        note("Nothing found.")
+        note("Nothing found." if limit else "--limit 0 asks for no matches.")
     for gap in found.evidence_gaps:
         note(f"Not found: {one_line(gap)}")
     for error in found.errors:
@@ -185,8 +187,9 @@ def list_records(
     if as_json:
         print_json([record_json(record) for record in records[:limit]])
     else:
+        width = terminal_width()
         for record in records[:limit]:
-            echo(record_line(record))
+            echo(record_line(record, width))
         if not records:
             note("Nothing to list.")
     if more and limit:

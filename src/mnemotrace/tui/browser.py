@@ -11,7 +11,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.widgets import Footer, Input, Static, Tree
+from textual.widgets import Input, Static, Tree
 
 from mnemotrace.errors import InvalidInputError
 from mnemotrace.records import MemoryRecord
@@ -20,6 +20,7 @@ from mnemotrace.scopes import ROOT
 from .details import ScrolledText, WholeText, record_text
 from .dialogs import Confirm
 from .filters import Filter, parse_filter
+from .keys import Keys
 from .panes import PaneScreen
 from .reading import Mark
 from .records import AHEAD, RecordList
@@ -100,7 +101,7 @@ class BrowserScreen(PaneScreen):
                 yield Static(id="position", markup=False)
             with Vertical(id="record-pane", classes="pane"):
                 yield ScrolledText(id="record")
-        yield Footer(show_command_palette=False, compact=True)
+        yield Keys()
 
     def on_mount(self) -> None:
         """Read the scopes and the first records."""

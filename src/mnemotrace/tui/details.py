@@ -10,12 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from mnemotrace.flows.requests import BATCH
 from mnemotrace.records import MemoryRecord
 
 from .changes import changes
+from .keys import Keys
 from .showing import (
     block,
     instant,
@@ -160,7 +161,7 @@ class WholeText(Screen[None]):
         """Title, text, keys."""
         yield Static(id="title", markup=False)
         yield ScrolledText(id="whole")
-        yield Footer(show_command_palette=False, compact=True)
+        yield Keys()
 
     def on_mount(self) -> None:
         """Show the first part."""

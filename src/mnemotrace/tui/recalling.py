@@ -14,7 +14,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
-from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 from textual.worker import Worker
 
@@ -24,6 +24,7 @@ from mnemotrace.trace_views import trace_tree
 
 from .details import ScrolledText, WholeText, record_text
 from .explaining import explanation, match_text, summary
+from .keys import Keys
 from .panes import PaneScreen
 from .showing import one_line
 
@@ -139,7 +140,7 @@ class RecallScreen(PaneScreen):
                     yield ScrolledText(id="score")
                 with Vertical(id="steps-pane", classes="pane"):
                     yield ScrolledText(id="steps")
-        yield Footer(show_command_palette=False, compact=True)
+        yield Keys()
 
     def on_mount(self) -> None:
         """Wait for a query."""
@@ -299,7 +300,7 @@ class RecordScreen(Screen[None]):
         """Title, record, keys."""
         yield Static("record", id="title", markup=False)
         yield ScrolledText(id="record")
-        yield Footer(show_command_palette=False, compact=True)
+        yield Keys()
 
     def on_mount(self) -> None:
         """Read the record as it is now."""

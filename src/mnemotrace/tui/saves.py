@@ -8,12 +8,13 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from mnemotrace.stores.outbox import DeadLetter
 
 from .details import ScrolledText
 from .dialogs import Confirm
+from .keys import Keys
 from .reading import Outbox
 from .showing import block, excerpt, instant, one_line, rows_text
 
@@ -41,7 +42,7 @@ class _TextScreen(Screen[None]):
         """Title, text, keys."""
         yield Static(self.TITLE, id="title", markup=False)
         yield ScrolledText(id="text")
-        yield Footer(show_command_palette=False, compact=True)
+        yield Keys()
 
     def on_mount(self) -> None:
         """Read what is shown."""
