@@ -131,8 +131,16 @@ class Memory(MemoryView):
         Until the last step the store stays as it was; killed in the middle, it goes on where it
         was when called again with the same embedder.
 
+        Args:
+            embedder: the new one, as for `Memory`.
+            batch_size: versions in one request to the embedder.
+
         Returns:
             How many stored versions were re-embedded.
+
+        Raises:
+            ConfigurationError: the embedder is not known.
+            EmbedderError, StoreError: the store is as it was; calling again goes on.
         """
         from .embedders.resolve import resolve_embedder
         from .flows.services import Services

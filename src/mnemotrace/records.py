@@ -102,25 +102,40 @@ class MemoryRecord(BaseModel):
     __slots__ = ("_trace",)
 
     id: str = Field(default_factory=lambda: str(uuid.uuid4()))
+    """What it is called in every method; yours (`record_id`) or a new UUID."""
     content: str
+    """The text."""
     scope: ScopePath = scopes.ROOT
+    """The path it is at, such as ``/project/alpha``."""
     categories: list[str] = Field(default_factory=list)
+    """Labels."""
     metadata: dict[str, Any] = Field(default_factory=dict)
+    """Your own values, and what a model named in the text: ``entities``, ``dates``, ``topics``."""
     importance: UnitFloat = 0.5
+    """0..1."""
     created_at: UtcDatetime = Field(default_factory=utc_now)
+    """When it was said; recency counts from it."""
     last_accessed: UtcDatetime = Field(default_factory=utc_now)
+    """When it was last recalled, else saved; written in batches, some minutes later."""
     embedding: list[float] | None = Field(default=None, exclude=True, repr=False)
+    """None on records that a memory returns; vectors stay in the store."""
     source: str | None = None
+    """Who or what said it."""
     private: bool = False
+    """Only those who ask as its `source` see it; where it has none, only ``include_private``."""
 
     sources: list[str] = Field(default_factory=list)
     """Every source that said this; `source` is the first of them."""
     updated_at: UtcDatetime | None = None
+    """When this version was written, if it is not the first."""
     access_count: int = Field(default=0, ge=0)
+    """How often it was recalled; written in batches, some minutes later."""
     usefulness: float = 0.0
+    """Reserved for feedback; 0 in this release."""
     version: int = Field(default=1, ge=1)
+    """Counts from 1."""
     valid_from: UtcDatetime | None = None
-    """When this version became current."""
+    """When this version became, or is to become, current."""
     valid_to: UtcDatetime | None = None
     """When this version stopped being current; None while it is."""
     retired: str | None = None
@@ -130,14 +145,16 @@ class MemoryRecord(BaseModel):
     superseded_by: str | None = None
     """Id of the record that took over (the same id when this is an older version)."""
     expires_at: UtcDatetime | None = None
+    """From when on it is no longer recalled, listed or counted; None for never."""
     pinned: bool = False
+    """Kept first when memories are packed into a budget."""
     analysis: str | None = None
     """``pending`` when analysis by a language model was due but could not be made; where only some
     fields wait for it, with their names (``pending:categories,importance``). See `reanalyze`."""
     session: str | None = None
     """The batch or session this was remembered in."""
     position: int | None = None
-    """The place within the session, from 0."""
+    """The place within the session: a number that rises from turn to turn."""
 
     @property
     def trace(self) -> Trace | None:
@@ -227,10 +244,15 @@ class MemoryMatch:
     """One recalled record with its score and the reasons for its rank."""
 
     record: MemoryRecord
+    """The record, as it was at the time that was asked for."""
     score: float
+    """The composite score it was ranked by."""
     match_reasons: list[str]
+    """What speaks for it: ``semantic``, ``lexical``, ``recency``, ``importance``."""
     components: ScoreComponents
+    """Every number in the score."""
     evidence_gaps: list[str] = field(default_factory=list)
+    """What the exploration found missing, as on the recall."""
     found_by: list[str] = field(default_factory=list)
     """The sub-queries that found it."""
     basis: ScoreBasis | None = None
@@ -256,11 +278,17 @@ class ScopeInfo(BaseModel):
     """What one scope holds, counted over its whole subtree."""
 
     path: str
+    """The scope."""
     record_count: int = 0
+    """Records in its subtree."""
     categories: list[str] = Field(default_factory=list)
+    """Their categories, sorted."""
     oldest_record: datetime | None = None
+    """When the oldest of them was created; None when there is none."""
     newest_record: datetime | None = None
+    """When the newest of them was created; None when there is none."""
     child_scopes: list[str] = Field(default_factory=list)
+    """The scopes immediately below, sorted."""
 
     def __str__(self) -> str:
         return repr(self)
@@ -272,6 +300,7 @@ class Recall(list[MemoryMatch]):
     It is a list; slices of it are plain lists.
 
     Attributes:
+        query: what was asked.
         trace: the step-by-step record of the run; None only when tracing was off.
         confidence: 0..1, from relevance alone; 0.0 when nothing was found.
         evidence_gaps: what the exploration found missing; set even when there are no matches.

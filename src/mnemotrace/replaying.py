@@ -422,5 +422,10 @@ def replay(path: str | PathLike[str], memory: MemoryView) -> Replay:
 
 
 async def areplay(path: str | PathLike[str], memory: MemoryView) -> Replay:
-    """Do what `replay` does, to be awaited."""
+    """Do what `replay` does, to be awaited.
+
+    Args:
+        path: what `record` wrote.
+        memory: an open memory over the store to run on.
+    """
     return await _Replaying(checked_path(path, "The tape"), memory).arun()

@@ -48,6 +48,7 @@ class Report:
 
     Attributes:
         place: the folder, or the URL of the server.
+        checks: what was looked at, each with `name`, `status`, `message` and `remedy`.
     """
 
     place: str

@@ -34,6 +34,7 @@ class Exported(int):
     """How many records an export holds; an int that also counts their versions."""
 
     versions: int
+    """Lines of records in the file: with history, a record has several."""
 
     def __new__(cls, records: int, versions: int) -> Self:  # noqa: D102
         self = super().__new__(cls, records)

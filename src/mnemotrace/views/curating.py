@@ -96,6 +96,9 @@ class Curating(Handle):
             record_id: the record to change; its id stays.
             content: the new text; it is embedded anew.
             scope: where it goes.
+            categories: its labels, all of them.
+            metadata: your own values, all of them.
+            importance: 0..1.
             private: whether only its `source` sees it, in its history, too.
             pinned: kept first when memories are packed into a budget.
             expires_at: a time (without a time zone: UTC), or None so that it no longer expires.
@@ -200,7 +203,8 @@ class Curating(Handle):
                 ``recall(as_of=...)`` still have them.
 
         Returns:
-            How many records went; it is an int that also has `record_ids` and `versions`.
+            How many records went, 0 when none met the criteria; it is an int that also has
+            `record_ids` and `versions`.
 
         Raises:
             InvalidInputError: no criterion was given, or a blank scope; `reset` empties a whole
@@ -235,6 +239,9 @@ class Curating(Handle):
         """Erase everything in a subtree (all in reach by default), private records included.
 
         Resetting the whole memory also frees it from its embedder.
+
+        Args:
+            scope: the subtree; all in reach when left out.
 
         Returns:
             How many records went.

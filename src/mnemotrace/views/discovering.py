@@ -23,7 +23,17 @@ class Discovering(Handle):
         source: str | None = None,
         include_private: bool = False,
     ) -> str:
-        """Return the scope tree with record counts, `max_depth` levels below `path`."""
+        """Return the scope tree with record counts.
+
+        Args:
+            path: its top; all that is in reach when left out.
+            max_depth: how many levels below the top are shown.
+            source: who is asking, so that its own private records count.
+            include_private: everyone's private records count, too.
+
+        Returns:
+            A line for each scope. Where nothing is visible, the top alone with 0 records.
+        """
         max_depth = checked_count(max_depth, "max_depth")
         selection = self._seen_by(source, include_private, path)
         return await self._core.tree(selection, max_depth)
@@ -38,7 +48,16 @@ class Discovering(Handle):
         source: str | None = None,
         include_private: bool = False,
     ) -> ScopeInfo:
-        """Summarise a subtree: count, categories, oldest and newest, child scopes."""
+        """Summarise a subtree: count, categories, oldest and newest, child scopes.
+
+        Args:
+            path: the subtree; all that is in reach when left out.
+            source: who is asking, so that its own private records count.
+            include_private: everyone's private records count, too.
+
+        Returns:
+            The numbers; where nothing is visible, 0 records, empty lists and no times.
+        """
         selection = self._seen_by(source, include_private, path)
         return await self._core.info(selection, self._top(path))
 
@@ -52,7 +71,16 @@ class Discovering(Handle):
         source: str | None = None,
         include_private: bool = False,
     ) -> list[str]:
-        """Return the immediate child scopes of a path, sorted; empty when there are none."""
+        """Return the immediate child scopes of a path, sorted.
+
+        Args:
+            path: the scope above them; the top of what is in reach when left out.
+            source: who is asking, so that its own private records count.
+            include_private: everyone's private records count, too.
+
+        Returns:
+            Their absolute paths; ``[]`` when there are none.
+        """
         selection = self._seen_by(source, include_private, path)
         return await self._core.scopes_below(selection, self._top(path))
 
@@ -66,7 +94,16 @@ class Discovering(Handle):
         source: str | None = None,
         include_private: bool = False,
     ) -> dict[str, int]:
-        """Return category names with their record counts, commonest first."""
+        """Return category names with their record counts, commonest first.
+
+        Args:
+            path: only records of this subtree; all that is in reach when left out.
+            source: who is asking, so that its own private records count.
+            include_private: everyone's private records count, too.
+
+        Returns:
+            The counts by name; ``{}`` when there are none.
+        """
         selection = self._seen_by(source, include_private, path)
         return await self._core.categories(selection)
 

@@ -28,7 +28,19 @@ class MemoryView(Saving, Recalling, Explaining, Curating, Discovering, Exchangin
     """
 
     def scope(self, path: str) -> MemoryScope:
-        """Return a view of one subtree; everything in it is relative to `path`."""
+        """Return a view of one subtree, which sees and writes nothing outside of it.
+
+        Paths in the view are relative to it: in a view of ``/a``, ``scope="/b"`` and ``scope="b"``
+        mean ``/a/b``. A path that begins with the view's own, such as the scope of a recalled
+        record, is taken as it is: ``scope="/a/b"`` means ``/a/b``, too.
+
+        Args:
+            path: the scope; it need not hold anything yet.
+
+        Raises:
+            ScopeError: it is no path.
+            ScopePermissionError: it lies outside of a slice.
+        """
         absolute = self._reach.path(path)
         self._reach.reading(path)
         return MemoryScope(self._core, absolute, read_only=self._reach.read_only)
@@ -37,7 +49,7 @@ class MemoryView(Saving, Recalling, Explaining, Curating, Discovering, Exchangin
         """Return a view of several subtrees at once.
 
         Args:
-            scopes: at least one path in reach.
+            scopes: at least one path in reach. Paths in a slice are absolute.
             read_only: refuse writing. A writable slice must be told where to write.
 
         Raises:

@@ -230,6 +230,9 @@ class Saving(Handle):
     async def _drain_writes(self, timeout: float | None = None) -> int:
         """Wait until every accepted save was tried.
 
+        Args:
+            timeout: seconds to wait; None for as long as it takes.
+
         Returns:
             How many texts are still not saved; 0 when all are. They are kept and retried.
 
@@ -250,6 +253,9 @@ class Saving(Handle):
         Args:
             source: whose private texts are visible too.
             include_private: see everyone's private texts.
+
+        Returns:
+            One for each batch, the oldest first; ``[]`` when there are none.
         """
         return await self._core.dead_letters(self._seen_by(source, include_private))
 
