@@ -10,7 +10,7 @@ from mnemotrace import scoring
 
 from .attributes import Attributes
 from .backend import Ranking
-from .engine import Hit, PointId
+from .engine import Hit, PointId, columns
 
 OPEN, SETTLED, HIDDEN = range(3)
 """States of a row: something is not known yet; every signal is known; it may not be seen."""
@@ -71,13 +71,13 @@ class Candidates:
         """
         index, ids, start = self.index, self.ids, len(self.ids)
         cosine, lexical = self.cosine, self.lexical
-        for key, score, _ in near:
+        for key, score in zip(*columns(near), strict=True):
             if key not in index:
                 index[key] = len(ids)
                 ids.append(key)
                 cosine.append(score)
         lexical += [None] * (len(ids) - start)
-        for key, score, _ in terms:
+        for key, score in zip(*columns(terms), strict=True):
             row = index.get(key)
             if row is None:
                 index[key] = len(ids)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 from uuid import UUID
 
 from qdrant_client import models
@@ -100,6 +100,14 @@ class Hit(NamedTuple):
     id: PointId
     score: float
     payload: dict[str, Any]
+
+
+def columns(hits: Sequence[Hit]) -> tuple[list[PointId], list[float]]:
+    """Return the ids and the scores of hits, without making each a Hit where it is not one yet."""
+    made = getattr(hits, "columns", None)
+    if made is not None:
+        return cast("tuple[list[PointId], list[float]]", made())
+    return [hit.id for hit in hits], [hit.score for hit in hits]
 
 
 class Row(NamedTuple):

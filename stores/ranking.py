@@ -29,7 +29,7 @@ from mnemotrace import scoring
 from .attributes import MICROSECONDS, Attributes, among
 from .backend import Ranking, SparseVector
 from .candidates import OPEN, SETTLED, Candidates
-from .engine import EVERYTHING, Collection, Condition, Hit, PointId, Where
+from .engine import EVERYTHING, Collection, Condition, Hit, PointId, Where, columns
 from .filters import time_range
 from .points import tie_break
 
@@ -198,9 +198,9 @@ class Search:
         terms = self._matched = self._drawn[: self._lexical_size]
         if terms and terms[0].score > 0:
             seen.best_lexical = self._out.best_lexical = terms[0].score
-            self._out.coverage = self._coverage(
-                [hit.id for hit in terms if hit.score == terms[0].score]
-            )
+            keys, scores = columns(terms)
+            top = [key for key, score in zip(keys, scores, strict=True) if score == scores[0]]
+            self._out.coverage = self._coverage(top)
             seen.lexical_weight = self._out.lexical_weight = scoring.lexical_share(
                 self._ranking.lexical_weight, self._out.coverage
             )
@@ -444,8 +444,9 @@ class Search:
             column[row] = 0.0
         if query:
             where = Where(must=(among(seen.ids[row] for row in missing),))
-            for hit in self._collection.query(query, len(missing), where, fields=False):
-                column[seen.index[hit.id]] = hit.score
+            hits = self._collection.query(query, len(missing), where, fields=False)
+            for key, score in zip(*columns(hits), strict=True):
+                column[seen.index[key]] = score
 
     def _visible(self, ids: Sequence[PointId]) -> set[PointId]:
         where = self._where.also(must=[among(ids)])
