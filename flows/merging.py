@@ -12,51 +12,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from mnemotrace import facts
 from mnemotrace.facts import word_set
 
-from .clauses import COPULAS, Clause, Sentence, Term, hangul_keys, is_filler, sentences
+from .changes import Change, is_changed
+from .clauses import COPULAS, Clause, Sentence, Term, is_filler, is_over, is_past, sentences
+from .predicates import ATTRIBUTES, GROUPS, MORE_OF, PREPOSITIONS, one_place, one_value
 
 Keys = frozenset[str]
 
-_PREPOSITIONS = word_set("in at on for with by to from of since until")
-_MORE_OF = word_set(
-    # English stems; Chinese characters
-    """like love enjoy hate dislik know speak own visit read watch see buy bought eat ate drink
-    drank play need want use meet met owe teach studi learn write collect
-    喜 爱 愛 有 懂 说 說 吃 喝 读 讀 看 买 買 用 好 飲 食 飼"""
-).union(
-    *(
-        hangul_keys(verb) - {verb}
-        for verb in word_set(
-            "좋아한다 싫어한다 사랑한다 안다 마신다 먹는다 읽는다 본다 배운다 사용한다 쓴다 가진다 있다 키운다"
-        )
-    )
-)
-"""Verbs after which another object is one more, not another one: who likes coffee may still like
-tea."""
 _ARTICLES = frozenset({"a", "an", "the"})
-_ATTRIBUTES = word_set(
-    """status state color colour name capit price version size owner lead leader deadlin date time
-    port address languag default favorit favourit prefer current main primari mode type format
-    locat databas framework choic prioriti titl role budget limit url host number plan"""
-)
-"""Stems of what one thing has one of: whatever "is" says of it, replaces what it said before."""
-_GROUPS = (
-    word_set(
-        """black white red green blue yellow orange purple violet pink brown grey gray beige gold
-        golden silver turquoise"""
-    ),
-    word_set("small medium large big tiny huge"),
-    word_set("pending running done finished failed cancelled approved rejected draft final"),
-)
-"""Properties of which one thing has one at a time."""
-_PLACING = frozenset("在是到为為於于叫")
+_PLACING = frozenset("在是为為於于叫")
+_NAMING = frozenset("是为為")
+_A = word_set("a an another one")
 _HAVING = word_set("has have had")
 
+MOST_JOINED = 400
+"""Characters of a record with several wordings of one fact."""
+_STOPS = frozenset(".!?。！？…")
 
 _MOST_NEAR = 8
 """Places of a text that are looked at for a statement that it does not repeat."""
@@ -170,12 +146,15 @@ def says_all(survivor: str, text: str) -> bool:
     return bool(sentences(text)) or survivor.split() == text.split()
 
 
-def may_replace(merged: str, old: str, new: str) -> bool:
+def may_replace(merged: str, old: str, new: str, change: Change | None = None) -> bool:
     """Tell whether a merged text may stand for an old and a new one.
 
     Every clause of the new text must be in it, and every clause of the old one, unless the new one
     speaks of the same thing: it says the opposite, or gives another value. It must not bring
     numbers, negations or names of its own, nor be much longer than both.
+
+    Args:
+        change: what the model says has changed; believed where its quotes fit (`changes`).
     """
     if len(merged) > 1.5 * (len(old) + len(new)) + 100 or facts.invented_terms(merged, old, new):
         return False
@@ -183,22 +162,65 @@ def may_replace(merged: str, old: str, new: str) -> bool:
     if not all(_survives(clause, hedges, there) for clause, hedges in _clauses(new)):
         return False
     return all(
-        _survives(clause, hedges, there) or _is_replaced(clause, there, said)
+        _survives(clause, hedges, there)
+        or _is_replaced(clause, there, said)
+        or (change is not None and is_changed(clause, hedges, new, change))
         for clause, hedges in _clauses(old)
     )
 
 
-def outdates(new: str, old: str) -> bool:
+def joined(old: str, new: str) -> str:
+    """Return both texts in a row, for a model that says they mean the same in other words.
+
+    Returns:
+        Nothing where they cannot: another number, date, name or negation, no word in common, or
+        too long a text. What is joined by mistake loses nothing.
+    """
+    both = f"{old.rstrip()}{'' if old.rstrip()[-1:] in _STOPS else '.'} {new.strip()}"
+    if len(both) > MOST_JOINED or facts.contradicts(old, new) or facts.contradicts(new, old):
+        return ""
+    before, after = (
+        [term for sentence in sentences(text) for part in sentence.clauses for term in part.terms]
+        for text in (old, new)
+    )
+    if not all(map(_same_particulars, (before, after), (after, before))):
+        return ""
+    names = tuple(term for term in before if term.kind == "name")
+    shared = frozenset(key for term in before for key in term.keys)
+    if not _in_order(tuple(t for t in names if not _starts(t)), tuple(after)):
+        return ""
+    return both if any(not shared.isdisjoint(term.keys) for term in after) else ""
+
+
+def _same_particulars(terms: list[Term], others: list[Term]) -> bool:
+    """Tell whether all numbers, dates and names are among other words."""
+    return all(
+        any(not term.keys.isdisjoint(other.keys) for other in others)
+        for term in terms
+        if term.kind in ("number", "date", "name")
+    )
+
+
+def _starts(term: Term) -> bool:
+    """Tell whether a word begins its clause, where any word has a capital."""
+    return term.place == 0
+
+
+def outdates(new: str, old: str, change: Change | None = None) -> bool:
     """Tell whether a new text outdates all of an old one, so that this may be retired.
 
     Every clause of the old text must be said again, be given another value, be contradicted, or be
     ended ("moved", "cancelled"). One that the new text does not speak of keeps the record.
+
+    Args:
+        change: what the model says has changed; believed where its quotes fit (`changes`).
     """
     said = _Text(_windows(new))
     return all(
         _survives(clause, hedges, said)
         or _is_replaced(clause, said, said)
         or _is_ended(clause, said)
+        or (change is not None and is_changed(clause, hedges, new, change))
         for clause, hedges in _clauses(old)
     )
 
@@ -264,12 +286,8 @@ def _same(term: Term, other: Term) -> bool:
     return (
         not term.keys.isdisjoint(other.keys)
         and term.marks_subject <= other.marks_subject
-        and (term.kind not in ("word", "name") or _is_past(term) == _is_past(other))
+        and (term.kind not in ("word", "name") or is_past(term) == is_past(other))
     )
-
-
-def _is_past(term: Term) -> bool:
-    return term.raw.isascii() and term.raw.endswith("ed")
 
 
 def _in_order(terms: tuple[Term, ...], there: tuple[Term, ...]) -> bool:
@@ -293,17 +311,21 @@ def _windows(text: str) -> Iterator[_Window]:
     found = sentences(text)
     for index, sentence in enumerate(found):
         if len(sentence.clauses) > 1:
+            first = sentence.clauses[0]
             for clause in sentence.clauses:
                 hedges = clause.hedges | sentence.conditions
                 yield _window(clause.terms, clause.extra, clause.text, hedges)
-        whole = _whole(sentence)
+                if clause is not first and (clause.lacks_subject or clause.terms[0].is_value):
+                    terms = (*_subject(first), *clause.terms)
+                    yield _window(terms, clause.extra | first.extra, clause.text, hedges)
+        whole = _whole(sentence)._replace(whole=len(sentence.clauses) > 1)
         yield whole
         if index + 1 < len(found) and found[index + 1].goes_on:
             after = _whole(found[index + 1])
             yield _window(
                 (*whole.terms, *after.terms), whole.extra | after.extra,
                 f"{sentence.text} {found[index + 1].text}", whole.hedges | after.hedges,
-            )  # fmt: skip
+            )._replace(whole=True)  # fmt: skip
 
 
 def _survives(clause: Clause, hedges: Keys, there: _Text) -> bool:
@@ -314,15 +336,45 @@ def _survives(clause: Clause, hedges: Keys, there: _Text) -> bool:
     terms = tuple(term for term in clause.terms if not is_filler(term))
     said = facts.Sentence.of(clause.text)
     return not terms or any(
-        said.agrees(window.said) and hedges == window.hedges and _names_in_order(terms, window)
+        said.agrees(window.said) and hedges == window.hedges and _belong_together(terms, window)
         for window in there.around(terms)
     )
 
 
-def _names_in_order(terms: tuple[Term, ...], window: _Window) -> bool:
-    """Tell whether names stand in the same order: who owes whom."""
-    names = tuple(term for term in terms if term.kind == "name")
-    return len(names) < 2 or _in_order(names, window.terms)
+def _belong_together(terms: tuple[Term, ...], window: _Window) -> bool:
+    """Tell whether words that a window has are said of each other there, as they were.
+
+    Names stand in the same order: who owes whom. Where a window is several clauses, all words but
+    numbers and dates do, and these stand between the same words, unless the window has no other
+    number, or date, that they could be confused with.
+    """
+    if not window.whole:
+        names = tuple(term for term in terms if term.kind == "name")
+        return len(names) < 2 or _in_order(names, window.terms)
+    if not _in_order(tuple(term for term in terms if not term.is_value), window.terms):
+        return False
+    return all(
+        _stands_beside(terms, index, window)
+        for index, term in enumerate(terms)
+        if term.is_value
+        and any(
+            other.kind == term.kind and other.keys.isdisjoint(term.keys) for other in window.terms
+        )
+    )
+
+
+def _stands_beside(terms: tuple[Term, ...], index: int, window: _Window) -> bool:
+    """Tell whether a value of a clause has the same neighbours in a window."""
+    return any(
+        not other.keys.isdisjoint(terms[index].keys)
+        and all(
+            0 <= place + side < len(window.terms)
+            and not terms[index + side].keys.isdisjoint(window.terms[place + side].keys)
+            for side in (-1, 1)
+            if 0 <= index + side < len(terms)
+        )
+        for place, other in enumerate(window.terms)
+    )
 
 
 def _is_replaced(clause: Clause, there: _Text, new: _Text) -> bool:
@@ -352,8 +404,33 @@ def _is_contradicted(clause: Clause, text: _Text) -> bool:
         for side in sides
         if term.raw in side
     }
-    rest = tuple(t for t in clause.terms if t.raw not in opposites and not is_filler(t))
+    rest = tuple(
+        term
+        for term in clause.terms
+        if term.raw not in opposites and not is_filler(term) and not _only_negates(term)
+    )
     return bool(rest) and any(not said.agrees(window.said) for window in text.around(rest))
+
+
+def _is_narrower(new: _Window, frame: list[_Unit]) -> bool:
+    """Tell whether the new statement puts a word of its own before one that stays.
+
+    A return flight is another flight.
+    """
+    kept = frozenset(key for unit in frame for term in unit.terms for key in term.keys)
+    return any(
+        before.kind in ("word", "name")
+        and after.place == before.place + 1
+        and before.keys.isdisjoint(kept)
+        and not after.keys.isdisjoint(kept)
+        and not is_filler(before)
+        for before, after in pairwise(new.terms)
+    )
+
+
+def _only_negates(term: Term) -> bool:
+    """Tell whether a Korean verb says no more than that there is something, or none."""
+    return term.kind == "hangul" and term.verbal and term.raw.startswith(("있", "없"))
 
 
 def _takes_the_place(clause: Clause, window: _Window, new: _Window) -> bool:
@@ -366,22 +443,28 @@ def _takes_the_place(clause: Clause, window: _Window, new: _Window) -> bool:
     subject = _subject(clause)
     if not subject and clause.of_pronoun not in window.extra & new.extra:
         return False
-    if not missing or not kept_words or any(not window.has(term) for term in subject):
+    if not missing or not kept_words or not _is_about(subject, window):
+        return False
+    known = tuple(term for term in subject if new.has(term))
+    if not _is_about(known, new) or is_over(clause) != is_over(new):
         return False
     if not any(new.has(term) for unit in kept_words for term in unit.terms):
         return False
-    if words and not _HAVING.isdisjoint(clause.tokens) and "been" not in clause.tokens:
+    has = not _HAVING.isdisjoint(clause.tokens) and "been" not in clause.tokens
+    if has and (words or not _A.isdisjoint(clause.tokens)):
+        return False
+    if _is_narrower(new, frame):
         return False
     kept = frozenset(key for unit in kept_words for term in unit.terms for key in term.keys)
-    if words and kept & _MORE_OF and not kept & _ATTRIBUTES:
+    if words and kept & MORE_OF and not kept & ATTRIBUTES:
         return False
     swapped = {
         term.raw
         for unit in words
         for term in unit.terms
-        if any(term.raw in group and group & {t.raw for t in new.terms} for group in _GROUPS)
+        if any(term.raw in group and group & {t.raw for t in new.terms} for group in GROUPS)
     }
-    if len(words) > len(kept_words) or not all(_in_value_places(clause, units, swapped)):
+    if len(words) > len(kept_words) or not all(_in_value_places(clause, units, swapped, new)):
         return False
     if len(kept_words) == 1 and words and not _is_linked(clause, kept_words[0], words[0]):
         return False
@@ -399,6 +482,20 @@ def _takes_the_place(clause: Clause, window: _Window, new: _Window) -> bool:
         changes += max(gone - 1, 0)
     return changes <= len(kept_words) and len(words) <= len(
         {term.unit for term in brought if not term.is_value}
+    )
+
+
+def _is_about(subject: tuple[Term, ...], window: _Window) -> bool:
+    """Tell whether a window has all words of a subject, and not as the owner of something else.
+
+    Bob is not Bob's brother.
+    """
+    return all(
+        any(
+            term.owner == other.owner and not term.keys.isdisjoint(other.keys)
+            for other in window.terms
+        )
+        for term in subject
     )
 
 
@@ -444,7 +541,9 @@ def _subject(clause: Clause) -> tuple[Term, ...]:
     return tuple(found)
 
 
-def _in_value_places(clause: Clause, units: list[_Unit], swapped: set[str]) -> Iterator[bool]:
+def _in_value_places(
+    clause: Clause, units: list[_Unit], swapped: set[str], new: _Window
+) -> Iterator[bool]:
     """Tell of each missing word whether it stands where values do, which one thing has one of.
 
     Numbers and dates do everywhere but before a verb such as "is". Other words do after a
@@ -456,16 +555,32 @@ def _in_value_places(clause: Clause, units: list[_Unit], swapped: set[str]) -> I
         clause: of the old text.
         units: its words.
         swapped: missing properties for which the new text has another one of their group.
+        new: the statement of the new text.
     """
     last = max((place for place, unit in enumerate(units) if not unit.missing), default=-1)
     copula = max((i for i, token in enumerate(clause.tokens) if token in COPULAS), default=-1)
     gone = {term.place for unit in units if unit.missing for term in unit.terms}
+    kept = frozenset(
+        key for unit in units if not unit.missing for term in unit.terms for key in term.keys
+    )
+    told = max(
+        (i for i, unit in enumerate(units) if any(term.marks_subject for term in unit.terms)),
+        default=-1,
+    )
+    over = copula < 0 and is_over(clause)
     for place, unit in enumerate(units):
         if not unit.missing:
             continue
         first, after = unit.terms[0], unit.terms[-1].place + 1
+        if unit.is_value and over:
+            yield False
+            continue
         if clause.verb_last:
-            yield not any(term.marks_subject or term.verbal for term in unit.terms)
+            yield (
+                place > told
+                and not any(t.marks_subject or t.verbal for t in unit.terms)
+                and (unit.is_value or one_value(clause, kept, new.said.text))
+            )
             continue
         before = next(
             (
@@ -476,23 +591,27 @@ def _in_value_places(clause: Clause, units: list[_Unit], swapped: set[str]) -> I
             "",
         )
         if first.kind == "han":
-            yield place > last and before in _PLACING
+            yield (
+                place > last
+                and before in _PLACING
+                and (before not in _NAMING or one_value(clause, frozenset(), new.said.text))
+            )
             continue
-        followed = place < last
+        followed, named = place < last, first.kind == "name"
         if unit.terms[0].raw in swapped and not followed:
             yield True
             continue
         attribute = any(
-            not _ATTRIBUTES.isdisjoint(term.keys) for u in units[:place] for term in u.terms
+            not ATTRIBUTES.isdisjoint(term.keys) for u in units[:place] for term in u.terms
         )
         yield (not followed or copula < after) and (
             unit.is_value
             or (
                 (
-                    before in _PREPOSITIONS
-                    or (before in COPULAS and (first.kind == "name" or attribute))
+                    (before in PREPOSITIONS and one_place(clause, before, name=named))
+                    or (before in COPULAS and (named or attribute))
                 )
-                and (not followed or not _PREPOSITIONS.isdisjoint(clause.tokens[after : after + 1]))
+                and (not followed or not PREPOSITIONS.isdisjoint(clause.tokens[after : after + 1]))
             )
         )
 
@@ -510,7 +629,8 @@ def _is_ended(clause: Clause, new: _Text) -> bool:
     if clause.of_pronoun:
         windows = new.of(clause.of_pronoun)
     else:
-        windows = new.around(_subject(clause))
+        subject = _subject(clause)
+        windows = [window for window in new.around(subject) if _is_about(subject, window)]
     for window in windows:
         for end in _ENDS:
             told = end.change & window.keys or _holds(window.said.text, end.change_parts)
