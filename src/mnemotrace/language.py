@@ -66,9 +66,10 @@ def languages(text: str) -> list[str]:
             continue
         total = sum(letters.values())
         latin = _WORD.findall(sentence)
-        found = _language(letters, total)
-        if _is_english(latin, _ENGLISH_SENTENCE):
+        found = "Latin script" if len(letters) == 1 and "Latin script" in letters else ""
+        if not found and _is_english(latin, _ENGLISH_SENTENCE):
             found = "Latin script"
+        found = found or _language(letters, total)
         shares[found] = shares.get(found, 0.0) + total
         if found == "Latin script":
             words += latin
@@ -137,5 +138,5 @@ def _language(letters: dict[str, float], total: float) -> str:
 
 
 def _is_english(words: list[str], share: float) -> bool:
-    known = sum(word.casefold() in _ENGLISH for word in words)
+    known = len([word for word in words if word.casefold() in _ENGLISH])  # quicker than sum()
     return bool(words) and known >= share * len(words)
