@@ -29,6 +29,7 @@ from .predicates import (
     STATES,
     Keys,
     one_value,
+    open_on_days,
 )
 
 _LONGEST_VALUE = 4
@@ -95,8 +96,14 @@ _KINDS = (
         ("연기", "변경", "바뀌", "바뀐", "바꿨", "옮", "미뤄", "미뤘", "당겨", "당겼", "改到", "改为", "改在", "推迟", "提前", "延期"),
         frozenset(), (),
     ),
+    _Kind(
+        word_set("went up down rise rose rais increas grew climb drop fell lower decreas cut shrank"),
+        ("올랐", "올렸", "인상", "늘었", "내렸", "인하", "줄었", "涨到", "上调", "提高", "降到", "下调", "减少到"),
+        frozenset(), (),
+    ),
 )  # fmt: skip
-_TIMES = _KINDS[-1]
+_OF_VALUES = _KINDS[-2:]
+_FROM = frozenset("从從由自")
 _SUCCESSION = _Kind(
     word_set("took take replac succeed succe appoint promot"),
     ("맡", "교체", "임명", "취임", "후임", "이어받", "接任", "接替", "任命", "取代", "接管"),
@@ -218,6 +225,8 @@ class _Pair:
             )
         if not (_after_verb(self.old, self.gone) and _after_verb(self.new, self.come)):
             return False
+        if open_on_days(self.old):
+            return False
         if self.now:
             return True
         kept = frozenset(key for term in self.was_around for key in term.keys)
@@ -225,9 +234,11 @@ class _Pair:
             return False
         if self.old.verb_last or self.gone[0].kind == "han":
             return one_value(self.old, kept, self.new.text) or _holds(self.old.text, ROLE_PARTS)
-        return not kept.isdisjoint(STATES | ATTRIBUTES) and not (
-            "work" in kept and not {"on", "with"}.isdisjoint(self.old.tokens)
-        )
+        if not kept.isdisjoint(STATES):
+            return not ("work" in kept and not {"on", "with"}.isdisjoint(self.old.tokens))
+        # "The lead is Ann" tells of one lead; "Ann leads sales" not of one team.
+        before = self.old.tokens[: self.gone[0].place]
+        return not kept.isdisjoint(ATTRIBUTES) and not COPULAS.isdisjoint(before)
 
     @staticmethod
     def _is_subject(clause: Clause, value: tuple[Term, ...]) -> bool:
@@ -248,7 +259,7 @@ class _Pair:
         return self._is_succession()
 
     def _fits(self, kind: _Kind) -> bool:
-        if kind is _TIMES:
+        if kind in _OF_VALUES:
             return _are_values(self.gone) and _are_values(self.come)
         keys = frozenset(key for term in self.was_around for key in term.keys)
         return (
@@ -256,14 +267,21 @@ class _Pair:
             or _holds(self.old.text, kind.changed_parts)
             or not keys.isdisjoint(ATTRIBUTES)
             or _holds(self.old.text, ATTRIBUTE_PARTS)
+            or (kind is _KINDS[0] and self._is_named() and keys.isdisjoint(MORE_OF))
         ) and _after_verb(self.old, self.gone)
+
+    def _is_named(self) -> bool:
+        """Tell whether the new text names the old value: "switched from Jira to Linear"."""
+        return _all_in(self.gone, self.is_around)
 
     def _is_of_it(self, told: Keys, kind: _Kind) -> bool:
         """Tell whether all else in the new statement is about what the old one is about."""
         rest = tuple(
             term
             for term in _without(self.is_around, (), told)
-            if not _all_in((term,), self.gone) and not _is_date(term, kind)
+            if not _all_in((term,), self.gone)
+            and not _is_date(term, kind)
+            and not (term.raw in _FROM and self._is_named())
         )
         subject = tuple(
             term
@@ -381,7 +399,7 @@ def _written(terms: Iterable[Term]) -> str:
 
 
 def _is_date(term: Term, kind: _Kind) -> bool:
-    return kind is not _TIMES and term.is_value
+    return kind not in _OF_VALUES and term.is_value
 
 
 def _our_group(terms: tuple[Term, ...]) -> bool:

@@ -21,7 +21,7 @@ def _korean(verbs: str) -> Keys:
 MORE_OF = word_set(
     # English stems; Chinese characters
     """like love enjoy hate dislik know speak own visit read watch see buy bought eat ate drink
-    drank play need want use meet met owe teach studi learn write collect take took
+    drank play need want use meet met owe teach studi learn write collect take took prefer
     喜 爱 愛 有 懂 说 說 吃 喝 读 讀 看 买 買 用 好 飲 食 飼 服"""
 ) | _korean(
     "좋아한다 싫어한다 사랑한다 안다 마신다 먹는다 읽는다 본다 배운다 사용한다 쓴다 가진다 있다 키운다 복용한다"
@@ -114,4 +114,11 @@ def one_value(clause: Clause, kept: Keys, new: str) -> bool:
         not kept.isdisjoint(STATES)
         or any(part in clause.text for part in ATTRIBUTE_PARTS)
         or any(a in clause.text and b in new for pair in GROUP_PARTS for a, b in (pair, pair[::-1]))
+    )
+
+
+def open_on_days(clause: Clause) -> bool:
+    """Tell whether a clause says when something is open or closed: on one day, and on another."""
+    return not {"open", "close", "clos"}.isdisjoint(clause.keys()) and any(
+        term.kind == "date" for term in clause.terms
     )

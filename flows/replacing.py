@@ -16,7 +16,15 @@ from mnemotrace import facts
 from mnemotrace.facts import word_set
 
 from .clauses import COPULAS, Clause, Term, is_filler, is_over
-from .predicates import ATTRIBUTES, GROUPS, MORE_OF, PREPOSITIONS, one_place, one_value
+from .predicates import (
+    ATTRIBUTES,
+    GROUPS,
+    MORE_OF,
+    PREPOSITIONS,
+    one_place,
+    one_value,
+    open_on_days,
+)
 from .windows import Keys, Text, Window, subject_of
 
 _ARTICLES = frozenset({"a", "an", "the"})
@@ -140,7 +148,7 @@ def _takes_the_place(clause: Clause, window: Window, new: Window) -> bool:
     has = not _HAVING.isdisjoint(clause.tokens) and "been" not in clause.tokens
     if has and (words or not _A.isdisjoint(clause.tokens)):
         return False
-    if _is_narrower(new, frame):
+    if _is_narrower(new, frame) or open_on_days(clause):
         return False
     kept = frozenset(key for unit in kept_words for term in unit.terms for key in term.keys)
     if words and kept & MORE_OF and not kept & ATTRIBUTES:

@@ -155,6 +155,8 @@ def windows(text: str) -> Iterator[Window]:
 def subject_of(clause: Clause) -> tuple[Term, ...]:
     """Return what a clause is about: its first word, with the names and numbers right after it.
 
+    Where the first word owns something, that belongs to it: Bob's brother.
+
     Returns:
         Nothing for a pronoun whose verb comes last.
     """
@@ -168,8 +170,9 @@ def subject_of(clause: Clause) -> tuple[Term, ...]:
     if first.marks_subject or clause.of_pronoun:
         return tuple(found)
     for term in clause.terms[clause.terms.index(found[-1]) + 1 :]:
-        adjacent = term.place == found[-1].place + 1
-        if not adjacent or (term.kind not in ("number", "name")):
+        adjacent = term.place == found[-1].place + 1 and term.kind in ("number", "name")
+        same_word = term.kind == "han" and term.unit == found[-1].unit
+        if not (adjacent or same_word or found[-1].owner):
             break
         found.append(term)
     return tuple(found)

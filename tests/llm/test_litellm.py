@@ -42,7 +42,6 @@ def own_price_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 
-
 class Answer(BaseModel):
     port: int
 
