@@ -74,13 +74,12 @@ _KINDS = (
         ("바꾸", "바꿨", "바꿔", "바뀌", "바뀐", "전환", "교체", "변경", "갈아",
          "改用", "换成", "换到", "換成", "切换", "迁移到", "迁移至", "改为", "改成", "替换", "升级到"),
         word_set("use run reli depend written write built build host deploy store commun subscrib keep manag"),
-        ("쓴", "쓰고", "써", "사용", "이용", "운영", "돌아", "배포", "저장", "관리",
+        ("쓴", "쓰고", "써", "사용한", "사용하", "사용해", "사용 중", "이용", "운영", "돌아", "배포", "저장", "관리",
          "用", "使用", "采用", "运行", "部署", "存"),
     ),
     _Kind(
         word_set("move"), ("옮", "이전", "迁移"),
-        word_set("run host deploy store keep build"),
-        ("운영", "돌아", "배포", "저장", "运行", "部署", "存"),
+        word_set("run host store keep"), ("운영", "돌아", "저장", "运行", "部署", "存"),
     ),
     _Kind(
         word_set("move reloc return"), ("이사", "옮", "이전", "搬", "迁", "遷"),
@@ -88,7 +87,7 @@ _KINDS = (
         ("살", "산다", "사는", "거주", "위치", "사무실", "본사", "住", "位于", "总部", "办公室"),
     ),
     _Kind(
-        word_set("join switch move chang"), ("이직", "입사", "옮", "跳槽", "加入", "入职", "换"),
+        word_set("join switch chang"), ("이직", "입사", "옮", "跳槽", "加入", "入职", "换"),
         word_set("work employ"), ("일하", "일한", "근무", "다니", "다닌", "工作", "上班", "就职"),
     ),
     _Kind(
@@ -102,6 +101,11 @@ _KINDS = (
         frozenset(), (),
     ),
 )  # fmt: skip
+(
+    _TOOLS,
+    _MOVING,
+    *_,
+) = _KINDS
 _OF_VALUES = _KINDS[-2:]
 _FROM = frozenset("从從由自")
 _SUCCESSION = _Kind(
@@ -110,11 +114,12 @@ _SUCCESSION = _Kind(
     frozenset(), (),
 )  # fmt: skip
 _TIME = re.compile(
-    r"[월화수목금토일]요일|오전|오후|내일|모레|星期|周[一二三四五六日末天]|上午|下午|晚上|早上|明天|后天"
+    r"\d+[시일월분년]|[点號号日月年]$|[월화수목금토일]요일|오전|오후|내일|모레|星期|周[一二三四五六日末天]|上午|下午|晚上|早上|明天|后天"
 )
 _AROUND = word_set("over as from with to the")
 _GROUPS = word_set("team compani project everyon organ group startup depart crew squad user")
 _GROUP_PARTS = ("팀", "회사", "모두", "团队", "公司", "项目", "小组", "部门")
+_ARTICLES = frozenset({"a", "an", "the"})
 _THE = word_set("the our my your his her their")
 _OURS = ("<we>", "<우리>", "<我们>")
 
@@ -211,7 +216,7 @@ class _Pair:
             return _stands_for(self.who_is, _subject(self.old, was))
         without = _without(stays, _subject(self.new, stays))
         if len(without) < len(stays) and _match(was, without):
-            return _stands_for(self.who_was, _subject(self.new, stays))
+            return self.who_was in _OURS and _stands_for(self.who_was, _subject(self.new, stays))
         return False
 
     def _has_one(self) -> bool:
@@ -225,20 +230,38 @@ class _Pair:
             )
         if not (_after_verb(self.old, self.gone) and _after_verb(self.new, self.come)):
             return False
-        if open_on_days(self.old):
+        if open_on_days(self.old) or _only_values(self.gone) != _only_values(self.come):
+            return False
+        if not _alike_placed(self.old, self.gone, self.new, self.come):
             return False
         if self.now:
-            return True
+            return self._is_of_a_kind()
         kept = frozenset(key for term in self.was_around for key in term.keys)
         if not kept.isdisjoint(MORE_OF) and kept.isdisjoint(ATTRIBUTES):
             return False
         if self.old.verb_last or self.gone[0].kind == "han":
             return one_value(self.old, kept, self.new.text) or _holds(self.old.text, ROLE_PARTS)
         if not kept.isdisjoint(STATES):
-            return not ("work" in kept and not {"on", "with"}.isdisjoint(self.old.tokens))
+            told = {*self.old.tokens, *self.new.tokens}
+            return not ("work" in kept and not {"on", "with"}.isdisjoint(told))
         # "The lead is Ann" tells of one lead; "Ann leads sales" not of one team.
         before = self.old.tokens[: self.gone[0].place]
         return not kept.isdisjoint(ATTRIBUTES) and not COPULAS.isdisjoint(before)
+
+    def _is_of_a_kind(self) -> bool:
+        """Tell whether what is now may be instead of what was: a vet and a nurse, not a vet and tall.
+
+        Only where no word but "is" tells in what.
+        """
+        if self.old.verb_last or len(self.was_around) > len(_subject(self.old, self.was_around)):
+            return True
+        if self.gone[0].kind == "han" or self.who_was not in ("", *_OWNING):
+            return True
+        before = (
+            clause.tokens[value[0].place - 1 : value[0].place]
+            for clause, value in ((self.old, self.gone), (self.new, self.come))
+        )
+        return len({("a",) if tokens == ("an",) else tokens for tokens in before}) == 1
 
     @staticmethod
     def _is_subject(clause: Clause, value: tuple[Term, ...]) -> bool:
@@ -261,14 +284,20 @@ class _Pair:
     def _fits(self, kind: _Kind) -> bool:
         if kind in _OF_VALUES:
             return _are_values(self.gone) and _are_values(self.come)
+        if _only_values(self.gone) or _only_values(self.come):
+            return False
         keys = frozenset(key for term in self.was_around for key in term.keys)
         return (
             not keys.isdisjoint(kind.changed)
             or _holds(self.old.text, kind.changed_parts)
-            or not keys.isdisjoint(ATTRIBUTES)
-            or _holds(self.old.text, ATTRIBUTE_PARTS)
-            or (kind is _KINDS[0] and self._is_named() and keys.isdisjoint(MORE_OF))
+            or (kind is _TOOLS and self._is_attribute())
+            or (kind is _TOOLS and self._is_named() and keys.isdisjoint(MORE_OF))
         ) and _after_verb(self.old, self.gone)
+
+    def _is_attribute(self) -> bool:
+        """Tell whether the old value is one of what there is one of: "our database is"."""
+        keys = taken_keys(self.was_around)
+        return not keys.isdisjoint(ATTRIBUTES) or _holds(self.old.text, ATTRIBUTE_PARTS)
 
     def _is_named(self) -> bool:
         """Tell whether the new text names the old value: "switched from Jira to Linear"."""
@@ -283,18 +312,30 @@ class _Pair:
             and not _is_date(term, kind)
             and not (term.raw in _FROM and self._is_named())
         )
-        subject = tuple(
-            term
-            for term in _subject(self.old, self.was_around)
-            if term.kind != "han" or not any(term.raw in part for part in kind.changed_parts)
+        subject = _subject(self.old, self.was_around)
+        verbs = (
+            *kind.parts,
+            *kind.changed_parts,
+        )  # part of the first word, where none is told apart
+        subject = (
+            tuple(
+                term
+                for term in subject
+                if term.kind != "han" or not any(term.raw in part for part in verbs)
+            )
+            or subject
         )
         if not all(any(_alike(term, other) for other in self.was_around) for term in rest):
-            return _our_group(rest) and self.who_was in _OURS
+            return _our_group(rest) and self.who_was in _OURS and _one_script(self.who_was, rest[0])
         if any(term.kind in ("name", "number") for term in _without(self.was_around, subject)
                if not any(_alike(term, other) for other in rest)):  # fmt: skip
             return False
         if subject and all(any(_alike(t, other) for other in rest) for t in subject):
             return True
+        if self._is_role():  # who has one is not what "we" use
+            return False
+        if kind is _MOVING and not rest:  # "we moved to Munich" is not about the server
+            return False
         if self.who_is:
             return (
                 self.who_is == self.who_was
@@ -304,22 +345,25 @@ class _Pair:
         if self.who_was in _OWNING and any(term.marks_subject for term in rest):
             return True
         # Korean and Chinese leave out whom everybody has in mind.
-        unsaid = self.new.verb_last or self.come[0].kind == "han" or any(
-            term.kind in ("hangul", "han") for term in self.new.terms
-        )  # fmt: skip
-        return unsaid and not rest and not any(t.marks_subject for t in self.new.terms)
+        unsaid = _leaves_out(self.old) and _leaves_out(self.new) == _leaves_out(self.old)
+        if not unsaid or rest or any(term.marks_subject for term in self.new.terms):
+            return False
+        return kind is not _TOOLS or not self._is_attribute()
 
     def _is_our_attribute(self) -> bool:
         """Tell whether it is something one has one of, and those who have it say what it is now."""
         keys = taken_keys(self.was_around)
         return (self.who_was, self.who_is) in _OWNERS and not keys.isdisjoint(ATTRIBUTES)
 
+    def _is_role(self) -> bool:
+        """Tell whether the old statement says who has a role."""
+        keys = taken_keys(self.was_around)
+        return not keys.isdisjoint(ROLES) or _holds(self.old.text, ROLE_PARTS)
+
     def _is_succession(self) -> bool:
         """Tell whether somebody took over what there is one of: "Tom replaced Sarah as lead"."""
         told = _told(_SUCCESSION, self.new)
-        keys = frozenset(key for term in self.was_around for key in term.keys)
-        role = not keys.isdisjoint(ROLES) or _holds(self.old.text, ROLE_PARTS)
-        if not told or not role or not self._is_subject(self.new, self.come):
+        if not told or not self._is_role() or not self._is_subject(self.new, self.come):
             return False
         rest = tuple(
             term
@@ -336,6 +380,12 @@ def _pronoun(clause: Clause) -> str:
     """Return the pronoun that a clause begins with, "we" apart from "I" in Chinese too."""
     plural = clause.of_pronoun == "<我>" and not {"<们>", "<們>"}.isdisjoint(clause.extra)
     return "<我们>" if plural else clause.of_pronoun
+
+
+def _leaves_out(clause: Clause) -> str:
+    """Return the script of a clause whose language may leave out the subject; else nothing."""
+    kinds = {term.kind for term in clause.terms}
+    return "hangul" if "hangul" in kinds else "han" if "han" in kinds else ""
 
 
 def _told(kind: _Kind, clause: Clause) -> Keys:
@@ -394,6 +444,10 @@ def _are_values(terms: tuple[Term, ...]) -> bool:
     return any(term.is_value for term in terms) or bool(_TIME.search(_written(terms)))
 
 
+def _only_values(terms: tuple[Term, ...]) -> bool:
+    return all(term.is_value for term in terms) or bool(_TIME.search(_written(terms)))
+
+
 def _written(terms: Iterable[Term]) -> str:
     return "".join(term.raw for term in terms)
 
@@ -435,11 +489,31 @@ def _stands_for(pronoun: str, subject: tuple[Term, ...]) -> bool:
     """Tell whether a pronoun may stand for a subject: "we" for a team, "she" for a name."""
     if not pronoun or not subject or any(term.owner for term in subject):
         return False
+    if not _one_script(pronoun, subject[0]):
+        return False
     if pronoun in _OURS:
         return _our_group(subject)
     if pronoun in ("<he>", "<she>", "<他>", "<她>"):
         return subject[0].kind in ("name", "han", "hangul") and not _our_group(subject)
     return pronoun in ("<they>", "<它>")
+
+
+def _alike_placed(old: Clause, gone: tuple[Term, ...], new: Clause, come: tuple[Term, ...]) -> bool:
+    """Tell whether two values stand after the same preposition, or after none."""
+    before = [
+        next((t for t in clause.tokens[value[0].place - 1 :: -1] if t not in _ARTICLES), "")
+        if value[0].place
+        else ""
+        for clause, value in ((old, gone), (new, come))
+    ]
+    one, other = (word if word in PREPOSITIONS else "" for word in before)
+    return one == other or {one, other} <= {"at", "for", "in"}
+
+
+def _one_script(pronoun: str, term: Term) -> bool:
+    """Tell whether a pronoun and a word may stand in texts of one language."""
+    script = "word" if pronoun.isascii() else "hangul" if pronoun[1] >= "가" else "han"
+    return script == (term.kind if term.kind in ("hangul", "han") else "word")
 
 
 def _after_verb(clause: Clause, value: tuple[Term, ...]) -> bool:

@@ -34,6 +34,8 @@ _PRONOUNS = {
     for word in group
 }  # fmt: skip
 """What is mine is not me: "my brother" is another subject than "I"."""
+OWNERS = frozenset({"<my>", "<our>", "<your>", "<his>", "<her>", "<their>"})
+"""What a clause begins with that is about what belongs to somebody."""
 _LINKS = word_set("who which whom whose where when then than there here it's that's since until")
 _FILLERS = word_set("now currently already still too also both indeed please well etc")
 _CHANGES = word_set(
@@ -79,6 +81,10 @@ _HAN_FUNCTION = frozenset(
     "的了是在和也就都而且并與并与着著过過把被于於为為对對及或这這那之个個所以则則但因此很已曾到至"
 )
 _HAN_PRONOUNS = frozenset("他她它我你您们們彼")
+_HAN_OWNED = re.compile(
+    "[们們]?(?:的|[哥弟姐妹爸妈父母儿女妻爷奶叔姑舅姨]|丈夫|朋友|同事|老[板公婆师]|公司|团队|部门)"
+)
+"""What follows a pronoun that owns it: 我的, 我哥哥, 我们公司."""
 _HAN_NEGATIONS = frozenset("不没沒無无未非别勿")
 _HANGUL_PRONOUNS = {"내": "<나>", "나": "<나>", "제": "<나>", "우리": "<우리>", "저희": "<우리>"}
 _HANGUL_OWNERS = {
@@ -426,7 +432,8 @@ def _han_pieces(run: str, after: str) -> Iterator[_Piece]:
                 word = []
             keys: list[str] = []
             if character in _HAN_PRONOUNS:
-                keys = [f"<{character}{'的' * run.startswith('的', place + 1)}>"]
+                owner = bool(_HAN_OWNED.match(run, place + 1))
+                keys = [f"<{character}{'的' * owner}>"]
             yield character, [], keys
         else:
             word.append(_term(character, "han", False))

@@ -9,10 +9,13 @@ doubt is refused. Then both texts stay as records, which costs a repetition at m
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import takewhile
+
 from mnemotrace import facts
 
 from .changes import Change, is_changed
-from .clauses import Clause, Term, is_filler, sentences
+from .clauses import OWNERS, Clause, Term, is_filler, sentences
 from .replacing import is_ended, is_replaced
 from .windows import (
     Keys,
@@ -91,11 +94,26 @@ def joined(old: str, new: str) -> str:
     )
     if not all(map(_same_particulars, (before, after), (after, before))):
         return ""
+    if _differ_in_one_place(before, after):  # who likes tea, and who likes coffee
+        return ""
     names = tuple(term for term in before if term.kind == "name")
     shared = frozenset(key for term in before for key in term.keys)
     if not in_order(tuple(t for t in names if not _starts(t)), tuple(after)):
         return ""
     return both if any(not shared.isdisjoint(term.keys) for term in after) else ""
+
+
+def _differ_in_one_place(terms: list[Term], others: list[Term]) -> bool:
+    """Tell whether two texts are the same but for what stands at one place."""
+
+    def same(pairs: Iterable[tuple[Term, Term]]) -> int:
+        alike = (not term.keys.isdisjoint(other.keys) for term, other in pairs)
+        return sum(1 for _ in takewhile(bool, alike))
+
+    least = min(len(terms), len(others))
+    begin = same(zip(terms, others, strict=False))
+    end = min(same(zip(terms[::-1], others[::-1], strict=False)), least - begin)
+    return 2 * (begin + end) >= least
 
 
 def _same_particulars(terms: list[Term], others: list[Term]) -> bool:
@@ -155,8 +173,21 @@ def _survives(clause: Clause, hedges: Keys, there: Text) -> bool:
     terms = tuple(term for term in clause.terms if not is_filler(term))
     said = facts.Sentence.of(clause.text)
     return not terms or any(
-        said.agrees(window.said) and hedges == window.hedges and _belong_together(terms, window)
+        said.agrees(window.said)
+        and hedges == window.hedges
+        and _belong_together(terms, window)
+        and _is_of_the_same(clause, window)
         for window in there.around(terms)
+    )
+
+
+def _is_of_the_same(clause: Clause, window: Window) -> bool:
+    """Tell whether what belongs to "me" is not said there of what belongs to somebody else."""
+    mine = clause.of_pronoun.endswith("의>") or clause.of_pronoun in OWNERS
+    return (
+        not mine
+        or clause.of_pronoun in window.extra
+        or not any(term.owner for term in window.terms)
     )
 
 

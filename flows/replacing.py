@@ -136,7 +136,11 @@ def _takes_the_place(clause: Clause, window: Window, new: Window) -> bool:
     words = [unit for unit in missing if not unit.is_value]
     kept_words = [unit for unit in frame if not unit.is_value]
     subject = subject_of(clause)
-    if not subject and clause.of_pronoun not in window.extra & new.extra:
+    if clause.of_pronoun and clause.of_pronoun not in window.extra & new.extra:
+        return False
+    if not subject and not clause.of_pronoun:
+        return False
+    if not _HAVING.isdisjoint(new.said.words) and not {"a", "an"}.isdisjoint(new.said.words):
         return False
     if not missing or not kept_words or not _is_about(subject, window):
         return False
@@ -152,6 +156,8 @@ def _takes_the_place(clause: Clause, window: Window, new: Window) -> bool:
         return False
     kept = frozenset(key for unit in kept_words for term in unit.terms for key in term.keys)
     if words and kept & MORE_OF and not kept & ATTRIBUTES:
+        return False
+    if "work" in kept and not (new.extra - clause.extra).isdisjoint(("<on>", "<with>")):
         return False
     swapped = {
         term.raw
@@ -266,6 +272,7 @@ def _in_value_places(
             yield (
                 place > last
                 and before in _PLACING
+                and before in new.said.text
                 and (before not in _NAMING or one_value(clause, frozenset(), new.said.text))
             )
             continue
@@ -303,6 +310,8 @@ def is_ended(clause: Clause, new: Text) -> bool:
     else:
         subject = subject_of(clause)
         windows = [window for window in new.around(subject) if _is_about(subject, window)]
+    if is_over(clause):
+        return False
     for window in windows:
         for end in _ENDS:
             told = end.change & window.keys or _holds(window.said.text, end.change_parts)
