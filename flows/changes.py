@@ -198,6 +198,8 @@ class _Pair:
             return False
         if _negations(self.old) != _negations(self.new):
             return False
+        if {"<will>", "<would>", "<future>"} & self.new.extra - self.old.extra:
+            return False
         return (self._same_statement() and self._has_one()) or self._is_told()
 
     # -- the same statement with another value
@@ -236,6 +238,8 @@ class _Pair:
             return False
         if self.now:
             return self._is_of_a_kind()
+        if is_over(self.old):  # one may have done several things
+            return False
         kept = frozenset(key for term in self.was_around for key in term.keys)
         if not kept.isdisjoint(MORE_OF) and kept.isdisjoint(ATTRIBUTES):
             return False

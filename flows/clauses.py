@@ -355,7 +355,8 @@ def _clause(text: str) -> Clause:
             being = before in _BEING or before.endswith("'s")
             if term.kind == "word" and is_past(term) and not being:
                 extra.add("<past>")
-    hedges = _HEDGES.intersection(tokens).union(_HEDGING_PARTS.findall(text))
+    certain = [word.casefold() for n, word in enumerate(written) if not (n and word == "May")]
+    hedges = _HEDGES.intersection(certain).union(_HEDGING_PARTS.findall(text))
     return Clause(text, tuple(terms), tuple(tokens), frozenset(extra), hedges, verb_last, pronoun)
 
 

@@ -144,6 +144,8 @@ def _takes_the_place(clause: Clause, window: Window, new: Window) -> bool:
         return False
     if not missing or not kept_words or not _is_about(subject, window):
         return False
+    if _is_less_certain(new, clause):
+        return False
     known = tuple(term for term in subject if new.has(term))
     if not _is_about(known, new) or is_over(clause) != is_over(new):
         return False
@@ -184,6 +186,12 @@ def _takes_the_place(clause: Clause, window: Window, new: Window) -> bool:
     return changes <= len(kept_words) and len(words) <= len(
         {term.unit for term in brought if not term.is_value}
     )
+
+
+def _is_less_certain(new: Window, clause: Clause) -> bool:
+    """Tell whether what is new is only wanted, possible, said by somebody, or still to come."""
+    to_come = {"<will>", "<would>", "<future>"} & new.extra - clause.extra
+    return bool(to_come) or not new.hedges <= clause.hedges
 
 
 def _is_about(subject: tuple[Term, ...], window: Window) -> bool:
@@ -250,7 +258,7 @@ def _in_value_places(
         if not unit.missing:
             continue
         first, after = unit.terms[0], unit.terms[-1].place + 1
-        if unit.is_value and over:
+        if over:  # one may have done several things
             yield False
             continue
         if clause.verb_last:
@@ -313,6 +321,8 @@ def is_ended(clause: Clause, new: Text) -> bool:
     if is_over(clause):
         return False
     for window in windows:
+        if _is_less_certain(window, clause):
+            continue
         for end in _ENDS:
             told = end.change & window.keys or _holds(window.said.text, end.change_parts)
             if told and (end.ended & here or _holds(clause.text, end.ended_parts)):
