@@ -10,6 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 _NAMES = ("name", "text", "value", "title", "date", "label")
 _STATEMENTS = ("memory", "fact", "statement", "content", "text")
+LONGEST_PHRASE = 300
+"""Characters of an explanation that are read."""
 
 
 def _words(value: Any) -> Any:
@@ -60,8 +62,28 @@ class SaveAnalysis(_Answer):
         return value
 
 
+def _phrase(value: Any) -> str:
+    """Return a short text as one line; nothing for what is none: it only explains a decision."""
+    text = _text_in(value, _STATEMENTS) or ""
+    return text[:LONGEST_PHRASE]
+
+
+def _yes_or_no(value: Any) -> bool | None:
+    if isinstance(value, str):
+        value = {"true": True, "yes": True, "false": False, "no": False}.get(value.strip().lower())
+    return value if isinstance(value, bool) else None
+
+
+Phrase = Annotated[str, BeforeValidator(_phrase)]
+YesOrNo = Annotated[bool | None, BeforeValidator(_yes_or_no)]
+
+
 class ConsolidationAction(_Answer):
-    """What becomes of one stored record."""
+    """What becomes of one stored record, and why.
+
+    The explanation may be missing or wrong: it never makes an answer invalid. What it quotes is
+    compared with the texts before it is believed.
+    """
 
     id: str
     action: Annotated[
@@ -69,6 +91,13 @@ class ConsolidationAction(_Answer):
         BeforeValidator(lambda value: value.strip().lower() if isinstance(value, str) else value),
     ]
     content: str | None = Field(default=None, description="The merged text, for update only")
+    reason: Phrase = Field(default="", description="Why, in a few words")
+    subject: Phrase = Field(default="", description="Who or what has changed, as the record says")
+    attribute: Phrase = Field(default="", description="What about it has changed")
+    old_value: Phrase = Field(default="", description="The record's words that no longer hold")
+    new_value: Phrase = Field(default="", description="The new text's words instead")
+    both_hold: YesOrNo = Field(default=None, description="Both can be true at once")
+    same_meaning: YesOrNo = Field(default=None, description="Both say the same in other words")
 
 
 class ConsolidationPlan(_Answer):

@@ -5,7 +5,7 @@ Everything here is plain computation over records; the encoding flow does the as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -30,7 +30,7 @@ from mnemotrace.stores.selection import Selection
 from .answers import SaveAnalysis
 from .context import is_named
 from .merging import says_all
-from .plans import CheckedPlan
+from .plans import CheckedPlan, Decision
 from .requests import SaveRequest
 
 _MOST_COMPARED = 32
@@ -64,6 +64,8 @@ class Item:
     analysis_failed: str = ""
     """Why the analysis that was due could not be made; empty when it was, or none was due."""
     plan: CheckedPlan | None = None
+    decisions: list[Decision] = field(default_factory=list)
+    """What the plan decided, as far as it was done."""
     adopted: MemoryRecord | None = None
     """What this very save became before a crash."""
     outcome: MemoryRecord | None = None
@@ -125,6 +127,14 @@ class EncodingRun:
         """What each text became, in order; texts that say the same share one record."""
         results = [(item.twin or item).outcome for item in self.items]
         return [record for record in results if record is not None]
+
+    @property
+    def decisions(self) -> Iterator[tuple[Decision, MemoryRecord]]:
+        """What the model decided about stored records, with what the new text became."""
+        for item in self.items:
+            if item.outcome is not None:
+                for decision in item.decisions:
+                    yield decision, item.outcome
 
 
 def find_twins(items: list[Item], threshold: float) -> None:
@@ -313,6 +323,18 @@ class Draft:
         """Tell each item which record it became."""
         for item, record_id in self.became:
             item.outcome = self.now[record_id]
+            if item.plan is not None and item.existing is None and item.twin is None:
+                item.decisions = [self._done(d, record_id) for d in item.plan.decisions]
+
+    def _done(self, decision: Decision, became: str) -> Decision:
+        """Return a decision as it was carried out beside the other texts of the batch."""
+        done = {
+            "delete": decision.record_id in self.retired,
+            "update": decision.record_id == became or decision.record_id in self.retired,
+        }
+        if not decision.accepted or done.get(decision.action, True):
+            return decision
+        return replace(decision, refused="another text of the batch changed the record first")
 
 
 def next_version(old: MemoryRecord, now: datetime, **changes: Any) -> MemoryRecord:

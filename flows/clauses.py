@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Protocol
 
 from mnemotrace import facts
 from mnemotrace.embedders.lexical import tokenize
@@ -22,15 +23,19 @@ from mnemotrace.facts import word_set
 _PRONOUNS = {
     word: f"<{group[0]}>"
     for group in (
-        ["i", "me", "my", "mine", "myself", "i'm", "i've", "i'll", "i'd"],
-        ["we", "us", "our", "ours", "we're", "we've", "we'll"],
-        ["you", "your", "yours", "you're", "you've"],
-        ["he", "him", "his", "he's"],
+        ["i", "me", "mine", "myself", "i'm", "i've", "i'll", "i'd"],
+        ["we", "us", "ours", "we're", "we've", "we'll"],
+        ["you", "yours", "you're", "you've"],
+        ["he", "him", "he's"],
         ["she", "her", "hers", "she's"],
-        ["they", "them", "their", "theirs", "they're", "they've"],
+        ["they", "them", "theirs", "they're", "they've"],
+        ["my"], ["our"], ["your"], ["his"], ["their"],
     )
     for word in group
-}
+}  # fmt: skip
+"""What is mine is not me: "my brother" is another subject than "I"."""
+OWNERS = frozenset({"<my>", "<our>", "<your>", "<his>", "<her>", "<their>"})
+"""What a clause begins with that is about what belongs to somebody."""
 _LINKS = word_set("who which whom whose where when then than there here it's that's since until")
 _FILLERS = word_set("now currently already still too also both indeed please well etc")
 _CHANGES = word_set(
@@ -63,6 +68,12 @@ COPULAS = word_set(
     "is are was were be been has have had will would can could must should may might"
 )
 
+_BEING = word_set("is are am be being been i'm we're they're you're isn't aren't not")
+_IRREGULAR = word_set(
+    """bought ate drank met saw went took gave made wrote paid sold sent got lost won found spent ran
+    came flew led left held kept told had knew spoke taught built brought"""
+)
+
 _RUN = re.compile(
     r"(?P<hangul>[가-힣]+)|(?P<han>[㐀-䶿一-鿿豈-﫿々]+)|(?P<kata>[ァ-ヺー]+)|(?P<hira>[ぁ-ゟ]+)"
 )
@@ -70,8 +81,16 @@ _HAN_FUNCTION = frozenset(
     "的了是在和也就都而且并與并与着著过過把被于於为為对對及或这這那之个個所以则則但因此很已曾到至"
 )
 _HAN_PRONOUNS = frozenset("他她它我你您们們彼")
+_HAN_OWNED = re.compile(
+    "[们們]?(?:的|[哥弟姐妹爸妈父母儿女妻爷奶叔姑舅姨]|丈夫|朋友|同事|老[板公婆师]|公司|团队|部门)"
+)
+"""What follows a pronoun that owns it: 我的, 我哥哥, 我们公司."""
 _HAN_NEGATIONS = frozenset("不没沒無无未非别勿")
 _HANGUL_PRONOUNS = {"내": "<나>", "나": "<나>", "제": "<나>", "우리": "<우리>", "저희": "<우리>"}
+_HANGUL_OWNERS = {
+    "내": "<나의>", "나의": "<나의>", "제": "<나의>", "우리": "<우리의>", "우리의": "<우리의>",
+    "저희": "<우리의>", "저희의": "<우리의>",
+}  # fmt: skip
 _HANGUL_ROLES = ("에게서", "에서", "에게", "한테", "까지", "부터", "보다", "으로", "로", "에")
 _HANGUL_FUNCTION = word_set(
     "그리고 그러나 하지만 그래서 그 이 저 것 및 또 또는 또한 매우 정말 지금 이제 현재"
@@ -99,9 +118,9 @@ _AFTER_NOUNS = ("は", "が", "も", "を", "に", "で", "と", "の", "へ", "
 _VERB_ENDINGS = ("다", "요", "고", "며", "지만", "는데")
 _KOREAN_COPULAS = ("이다", "입니다", "이에요", "예요", "이었다", "이고", "이며")
 _VERB_LAST = re.compile(r"[가-힣ぁ-ゟ]")
-_OPENING_PRONOUNS = frozenset(f"<{c}>" for c in _HAN_PRONOUNS) | frozenset(
-    _HANGUL_PRONOUNS.values()
-)
+_OPENING_PRONOUNS = frozenset(
+    (*(f"<{c}>" for c in _HAN_PRONOUNS), *(f"<{c}的>" for c in _HAN_PRONOUNS))
+).union(_HANGUL_PRONOUNS.values(), _HANGUL_OWNERS.values())
 _JAPANESE_ENDINGS = word_set(
     "です ます でした ました である だ する した して いる ある から まで など"
 )
@@ -128,6 +147,7 @@ class Term:
         raw: as it is written, in lower case.
         marks_subject: it has the particle of a subject (은, 는, 이, 가; は, が).
         verbal: it ends like a verb, in Korean and Japanese.
+        owner: what follows belongs to it: Bob's, 밥의, 鲍勃的.
     """
 
     keys: frozenset[str]
@@ -137,6 +157,7 @@ class Term:
     raw: str
     marks_subject: bool = False
     verbal: bool = False
+    owner: bool = False
 
     @property
     def is_value(self) -> bool:
@@ -231,6 +252,29 @@ def is_filler(term: Term) -> bool:
     return term.raw in _CHANGES or term.raw.startswith(_CHANGE_STEMS)
 
 
+def is_past(term: Term) -> bool:
+    """Tell whether a word has the form of the past tense, in English."""
+    raw = term.raw
+    if raw in _IRREGULAR:
+        return True
+    return raw.isascii() and raw.endswith("ed") and not raw.endswith("eed") and len(raw) > 3
+
+
+class _Said(Protocol):
+    @property
+    def terms(self) -> tuple[Term, ...]: ...
+    @property
+    def extra(self) -> frozenset[str]: ...
+
+
+def is_over(said: _Said) -> bool:
+    """Tell whether a statement is about the past: what was says nothing about what is.
+
+    A word such as "moved" tells what is now.
+    """
+    return "<past>" in said.extra and not any(map(is_filler, said.terms))
+
+
 def _clauses(sentence: str) -> Iterator[Clause]:
     """Yield the clauses of a sentence; a piece of one word is no clause of its own."""
     edges = [0]
@@ -268,31 +312,51 @@ def _clause(text: str) -> Clause:
     unit = 0
     verb_last = False
     pronoun = ""
-    for token in facts.words(text):
+    written = facts.words(text)
+    for index, token in enumerate(written):
         lower = token.casefold()
+        if token in _PARTICLES and tokens and tokens[-1].isascii() and tokens[-1].isalpha():
+            # Of the Latin word before it: MySQL로, Tom이.
+            tokens.append(token)
+            extra.update(_roles(f" {token}"))
+            if token in _SUBJECT and terms:
+                terms[-1] = replace(terms[-1], marks_subject=True)
+            if token == "의" and terms:
+                terms[-1] = replace(terms[-1], owner=True)
+            continue
         if _RUN.match(token):
-            for written, piece, keys in _pieces(token):
+            for run, piece, keys in _pieces(token):
                 terms += (replace(t, place=len(tokens), unit=len(tokens)) for t in piece)
                 extra.update(keys)
                 if not terms and not pronoun:
                     pronoun = next((k for k in keys if k in _OPENING_PRONOUNS), "")
-                tokens.append(written)
+                tokens.append(run)
             verb_last = verb_last or bool(_VERB_LAST.search(token))
             continue
         unit = len(tokens)
         tokens.append(lower)
         if lower in _PRONOUNS:
-            extra.add(_PRONOUNS[lower])
+            key = "<her>" if lower == "her" and not terms else _PRONOUNS[lower]
+            extra.add(key)
             if not terms:
-                pronoun = pronoun or _PRONOUNS[lower]
+                pronoun = pronoun or key
         elif facts.negates(lower):
             pass  # compared clause by clause
-        elif lower in _FUNCTION:
+        elif lower in _FUNCTION and not (
+            token == "A" and not COPULAS.isdisjoint(written[index + 1 : index + 2])
+        ):  # "A is 3": then it is a name
             if lower in _ROLES:
                 extra.add(f"<{lower}>")
         else:
-            terms.append(Term(_keys(lower), unit, _kind(token), unit, lower))
-    hedges = _HEDGES.intersection(tokens).union(_HEDGING_PARTS.findall(text))
+            owner = lower.endswith(("'s", "s'"))
+            term = Term(_keys(lower), unit, _kind(token), unit, lower, owner=owner)
+            terms.append(term)
+            before = tokens[-2] if len(tokens) > 1 else ""
+            being = before in _BEING or before.endswith("'s")
+            if term.kind == "word" and is_past(term) and not being:
+                extra.add("<past>")
+    certain = [word.casefold() for n, word in enumerate(written) if not (n and word == "May")]
+    hedges = _HEDGES.intersection(certain).union(_HEDGING_PARTS.findall(text))
     return Clause(text, tuple(terms), tuple(tokens), frozenset(extra), hedges, verb_last, pronoun)
 
 
@@ -343,33 +407,44 @@ def _term(key: str, kind: str, marks_subject: bool) -> Term:
 
 
 def _hangul_piece(run: str) -> _Piece:
-    pronoun = _HANGUL_PRONOUNS.get(run) or _HANGUL_PRONOUNS.get(run[:-1])
+    pronoun = _HANGUL_OWNERS.get(run) or _HANGUL_PRONOUNS.get(run) or _HANGUL_PRONOUNS.get(run[:-1])
     if pronoun:
         return run, [], [pronoun]
     if run in _HANGUL_FUNCTION:
         return run, [], []
     subject = len(run) > 1 and run.endswith(_SUBJECT)
     verbal = run.endswith(_VERB_ENDINGS) and not run.endswith(_KOREAN_COPULAS)
-    term = Term(hangul_keys(run), 0, "hangul", 0, run, subject, verbal)
+    owner = len(run) > 1 and run.endswith("의")
+    term = Term(hangul_keys(run), 0, "hangul", 0, run, subject, verbal, owner)
     return run, [term], list(_roles(run))
 
 
 def _han_pieces(run: str, after: str) -> Iterator[_Piece]:
     word: list[Term] = []
-    for character in run:
+    for place, character in enumerate(run):
         if character in _HAN_PRONOUNS or character in _HAN_NEGATIONS or character in _HAN_FUNCTION:
             if word:
-                yield "".join(term.raw for term in word), word, []
+                owner = character == "的"
+                yield (
+                    "".join(term.raw for term in word),
+                    [replace(term, owner=owner) for term in word],
+                    [],
+                )
                 word = []
-            yield character, [], [f"<{character}>"] if character in _HAN_PRONOUNS else []
+            keys: list[str] = []
+            if character in _HAN_PRONOUNS:
+                owner = bool(_HAN_OWNED.match(run, place + 1))
+                keys = [f"<{character}{'的' * owner}>"]
+            yield character, [], keys
         else:
             word.append(_term(character, "han", False))
     if word:
         subject = after.startswith(_JAPANESE_SUBJECT)
         verbal = bool(after) and not after.startswith(_AFTER_NOUNS)
+        owner = after.startswith("の")
         yield (
             "".join(term.raw for term in word),
-            [replace(term, marks_subject=subject, verbal=verbal) for term in word],
+            [replace(term, marks_subject=subject, verbal=verbal, owner=owner) for term in word],
             [],
         )
 

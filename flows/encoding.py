@@ -248,7 +248,9 @@ class EncodingFlow(TracedWorkflow):
                 actions=[a.action for a in plan.actions],
                 insert=item.plan.insert_new,
                 refused=list(item.plan.refused),
+                decisions=[decision.facts() for decision in item.plan.decisions],
             )
+            note_content(told=[decision.told for decision in item.plan.decisions])
 
     @traced_step(num_workers=1)
     async def write(self, ev: Settled) -> EncodingFinished | Deduplicated:

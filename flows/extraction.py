@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from mnemotrace import chunks, prompts
+from mnemotrace import chunks, language, prompts
 from mnemotrace.errors import LLMError, MnemotraceError
 from mnemotrace.stores.backend import Vector
 from mnemotrace.stores.selection import Selection
@@ -39,6 +39,8 @@ class Part:
     statements: list[str] | None = None
     """None until the model has answered."""
     failure: str | None = None
+    language: str | None = None
+    """What is wrong with the language of the statements; None when nothing is."""
 
 
 @dataclass(slots=True, eq=False)
@@ -187,11 +189,13 @@ class ExtractionFlow(TracedWorkflow):
         if late:
             await asyncio.wait(late)
         for task in late:
-            tasks[task].failure = f"no answer within {seconds:g} s; raise encode_timeout"
+            if tasks[task].statements is None:
+                tasks[task].failure = f"no answer within {seconds:g} s; raise encode_timeout"
         for task in done:
             task.result()
         failed = [part.failure for part in run.parts if part.failure]
         run.failures += [f"extraction: {reason}" for reason in failed]
+        run.failures += [f"extraction: {p.language}" for p in run.parts if p.language]
         note(
             parts=len(run.parts),
             failed=len(failed),
@@ -207,24 +211,61 @@ class ExtractionFlow(TracedWorkflow):
                 part.statements = []
                 note(llm="skipped", reason="nothing but what is remembered")
                 return
-            system, prompt = prompts.extraction(
-                text,
-                run.now,
-                known=marked.known_in(chunk.start, chunk.end),
-                opening=marked.text[:OPENING].strip() if chunk.start else None,
-                speakers=speakers,
-                speaker=chunk.speaker,
-            )
             try:
-                answer = await self.services.llm.ask(
-                    "extraction", system, prompt, ExtractedMemories
-                )
+                statements = await self._ask(run, part, text, speakers)
             except LLMError as error:
                 part.failure = str(error)
                 note(failed=str(error))
-            else:
-                part.statements = answer.memories
-                note(characters=len(text), statements=len(answer.memories))
+                return
+            part.statements = statements
+            shown = "\n".join([text, *marked.known_in(chunk.start, chunk.end).values()])
+            wrong = await self.services.in_thread(language.foreign, statements, shown)
+            if wrong:
+                await self._ask_again(run, part, text, speakers, wrong)
+            note(characters=len(text), statements=len(part.statements))
+
+    async def _ask(
+        self,
+        run: ExtractionRun,
+        part: Part,
+        text: str,
+        speakers: list[str],
+        answered_in: Sequence[str] = (),
+    ) -> list[str]:
+        marked, chunk = run.marked, part.chunk
+        system, prompt = prompts.extraction(
+            text,
+            run.now,
+            known=marked.known_in(chunk.start, chunk.end),
+            opening=marked.text[:OPENING].strip() if chunk.start else None,
+            speakers=speakers,
+            speaker=chunk.speaker,
+            answered_in=answered_in,
+        )
+        answer = await self.services.llm.ask("extraction", system, prompt, ExtractedMemories)
+        return answer.memories
+
+    async def _ask_again(
+        self, run: ExtractionRun, part: Part, text: str, speakers: list[str], wrong: list[str]
+    ) -> None:
+        """Ask once more for statements in the language of the text.
+
+        The second answer counts when it is better and has no fewer statements. Else the first one
+        stays, with a warning: a fact in another language is a fact.
+        """
+        found = language.languages("\n".join(wrong))
+        part.language = f"statements of a part were in {', '.join(found)}, not the text's language"
+        try:
+            again = await self._ask(run, part, text, speakers, found)
+        except LLMError as error:
+            note(language=found, again=str(error))
+            return
+        still = await self.services.in_thread(language.foreign, again, text)
+        note(language=found, again=len(again), foreign=[len(wrong), len(still)])
+        if len(still) < len(wrong) and len(again) >= len(part.statements or ()):
+            part.statements = again
+            if not still:
+                part.language = None
 
     @traced_step
     async def combine(self, ev: Extracted) -> ExtractionFinished:

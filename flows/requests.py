@@ -7,7 +7,8 @@ import time
 import unicodedata
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
@@ -60,10 +61,11 @@ class SaveRequest:
 
     def options(self) -> dict[str, Any]:
         """Return everything but content, id and position, for the outbox."""
-        data = asdict(self)
-        for name in ("content", "record_id", "position"):
-            del data[name]
-        return data
+        # Not asdict(), which copies every value deeply: a third of what accepting a text costs.
+        options = {name: getattr(self, name) for name in _OPTIONS}
+        if self.metadata:  # the caller may go on with what is in it
+            options["metadata"] = deepcopy(self.metadata)
+        return options
 
     @classmethod
     def restore(
@@ -78,6 +80,13 @@ class SaveRequest:
         if data.get("categories") is not None:
             data["categories"] = tuple(data["categories"])
         return cls(content=content, record_id=record_id, position=position, **data)
+
+
+_OPTIONS = tuple(
+    option.name
+    for option in fields(SaveRequest)
+    if option.name not in ("content", "record_id", "position")
+)
 
 
 def checked_text(content: Any, what: str = "content") -> str:

@@ -246,6 +246,32 @@ def test_a_window_that_the_model_read_into_the_query_is_named(open_memory: OpenM
     assert shallow.returned and len(llm.requests) == asked
 
 
+def test_a_window_that_the_model_read_is_an_argument_to_change_beside_another_obstacle(
+    open_memory: OpenMemory,
+) -> None:
+    """Not only depth="shallow", which gives up on the model altogether."""
+    window = {"since": "2026-06-10T00:00:00Z", "until": "2026-06-12T00:00:00Z"}
+    memory = open_memory(ScriptedLLM({"query_analysis": window}), confidence_threshold_low=0.0)
+    fields: dict[str, Any] = {"scope": "/a", "categories": [], "importance": 0.5}
+    memory.remember("tea", record_id="in", created_at="2026-06-11", **fields)
+    created = datetime(2026, 6, 1, tzinfo=UTC)
+    memory.remember("more tea", record_id="out", created_at=created, **fields)
+    why = memory.explain(LONG, "out", now=NOW, scope="/b")
+    assert why.verdict is Verdict.SCOPE
+    assert [change.arguments for change in why.changes] == [
+        {"scope": None, "since": created},
+        {"scope": None, "depth": "shallow"},
+    ]
+    holds(memory, why, {"now": NOW, "scope": "/b"})
+    asked: dict[str, Any] = {"now": NOW, "scope": "/b", "since": "2026-06-05"}
+    why = memory.explain(LONG, "out", **asked)
+    assert [change.arguments for change in why.changes] == [
+        {"scope": None, "since": created},
+        {"scope": "/a", "since": created},
+    ]
+    holds(memory, why, asked)
+
+
 def test_scopes_that_the_model_suggested_are_named(open_memory: OpenMemory) -> None:
     llm = ScriptedLLM({"query_analysis": {"scopes": ["/a"]}})
     memory = open_memory(llm, confidence_threshold_high=0.0, confidence_threshold_low=0.0)

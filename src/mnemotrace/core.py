@@ -24,6 +24,7 @@ from .embedders.service import EmbeddingService
 from .errors import MemoryClosedError, StoreError
 from .events import (
     MemoryAnalysisFailedEvent,
+    MemoryConsolidationEvent,
     MemoryEvent,
     MemoryQueryCompletedEvent,
     MemoryQueryFailedEvent,
@@ -155,6 +156,16 @@ class MemoryCore:
                 )
             raise
         self._warn(run.failures)
+        for decision, record in run.decisions:
+            self._emit(
+                MemoryConsolidationEvent,
+                action=decision.action,
+                accepted=decision.accepted,
+                refused=decision.refused,
+                record_id=decision.record_id,
+                new_record_id=record.id,
+                told=decision.told,
+            )
         elapsed = (time.perf_counter() - begun) * 1000
         for request in requests:
             self._emit(

@@ -146,6 +146,32 @@ class MemoryAnalysisFailedEvent(MemoryEvent):
     error: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class MemoryConsolidationEvent(MemoryEvent):
+    """The language model decided what becomes of a stored record that is like a new text.
+
+    Emitted when the save is done, once for each such decision. What a model tells is data, and
+    may hold anything.
+
+    Attributes:
+        action: ``keep``, ``update`` or ``delete``.
+        accepted: whether it was done.
+        refused: why it was not; empty when it was.
+        record_id: the stored record; empty when the model named one that it was not shown.
+        new_record_id: the record that the new text became, or became part of.
+        told: what the model says about it: ``reason``, and what it quotes as ``subject``,
+            ``attribute``, ``old_value`` and ``new_value``; a key that it left out is not there.
+    """
+
+    type: ClassVar[str] = "memory_consolidation"
+    action: str
+    accepted: bool
+    refused: str
+    record_id: str
+    new_record_id: str
+    told: Mapping[str, str] = field(default_factory=dict)
+
+
 class MemoryEventBus:
     """Calls the handlers registered for an event's class or one of its base classes.
 

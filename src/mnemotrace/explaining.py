@@ -294,13 +294,23 @@ class Inquiry:
                     changes.append(change)
             if combined and not changes and self._question.depth == "deep":
                 # The model read a window or scopes into the query that leave the record out.
-                shallow = {**combined[0], "depth": "shallow"}
-                change = await self._try(shallow) or await self._deeper(shallow)
-                if change is not None:
-                    changes.append(change)
+                for more in self._unread(record, combined[0]):
+                    change = await self._try(more) or await self._deeper(more)
+                    if change is not None:
+                        changes.append(change)
         twin = self._twin(base, record)
         reasons = [self._reason(obstacle, changes, base) for obstacle in obstacles]
         return self._result([*reasons, *twin], _sorted(changes), record=record)
+
+    def _unread(self, record: MemoryRecord, arguments: dict[str, Any]) -> Iterable[dict[str, Any]]:
+        """Yield arguments that also do away with what the model read into the query.
+
+        A window or a scope of the caller's own takes the place of the model's.
+        """
+        asked = self._question.selection
+        if asked.since is None and asked.until is None and not {"since", "until"} & {*arguments}:
+            yield {**arguments, "since": record.created_at}
+        yield {**arguments, "depth": "shallow"}
 
     def _combined(
         self, obstacles: list[Obstacle], record: MemoryRecord

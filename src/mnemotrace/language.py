@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 
 _RANGES: tuple[tuple[int, int, str], ...] = (
     (0x0041, 0x024F, "Latin script"),
@@ -65,9 +66,10 @@ def languages(text: str) -> list[str]:
             continue
         total = sum(letters.values())
         latin = _WORD.findall(sentence)
-        found = _language(letters, total)
-        if _is_english(latin, _ENGLISH_SENTENCE):
+        found = "Latin script" if len(letters) == 1 and "Latin script" in letters else ""
+        if not found and _is_english(latin, _ENGLISH_SENTENCE):
             found = "Latin script"
+        found = found or _language(letters, total)
         shares[found] = shares.get(found, 0.0) + total
         if found == "Latin script":
             words += latin
@@ -77,6 +79,37 @@ def languages(text: str) -> list[str]:
     kept = sorted((name for name, n in shares.items() if n >= least), key=lambda n: -shares[n])
     english = _is_english(words, _ENGLISH_SHARE)
     return ["English" if english and name == "Latin script" else name for name in kept]
+
+
+def foreign(statements: Iterable[str], text: str) -> list[str]:
+    """Return the statements about a text that are in a language which no sentence of it is in.
+
+    As far as scripts tell: whether English or French was written, they do not. A statement of one
+    or two Latin words is a name, and none without letters is foreign.
+    """
+    there: set[str] | None = None
+    found: list[str] = []
+    for statement in statements:
+        is_in = _script(statement)
+        if is_in is None or (is_in == "Latin script" and len(_WORD.findall(statement)) < 3):
+            continue
+        if there is None:
+            there = {name for part in _SENTENCE_END.split(text) if (name := _script(part))}
+            if "Japanese" in there:
+                there.add("Chinese")  # its sentences in Han alone
+        if there and is_in not in there:
+            found.append(statement)
+    return found
+
+
+def _script(sentence: str) -> str | None:
+    """Return the script that decides what language a sentence is in; None without letters."""
+    letters = _scripts(sentence)
+    if not letters:
+        return None
+    if _is_english(_WORD.findall(sentence), _ENGLISH_SENTENCE):
+        return "Latin script"
+    return _language(letters, sum(letters.values()))
 
 
 def _scripts(sentence: str) -> dict[str, float]:
@@ -105,5 +138,5 @@ def _language(letters: dict[str, float], total: float) -> str:
 
 
 def _is_english(words: list[str], share: float) -> bool:
-    known = sum(word.casefold() in _ENGLISH for word in words)
+    known = len([word for word in words if word.casefold() in _ENGLISH])  # quicker than sum()
     return bool(words) and known >= share * len(words)

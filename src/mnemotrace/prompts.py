@@ -18,7 +18,7 @@ from .language import languages
 from .quoting import label, quote
 from .records import MemoryRecord
 
-VERSION = 3
+VERSION = 4
 """Raised with every change of a prompt's text; the trace of every call has it."""
 
 MOST_CATEGORIES = 100
@@ -64,13 +64,22 @@ def save_analysis(content: str, scope_tree: str, categories: Sequence[str]) -> t
 def consolidation(content: str, similar: Sequence[MemoryRecord]) -> tuple[str, str]:
     """Ask what becomes of stored records that are like a new text."""
     system = (
-        "You keep a memory free of duplicates and contradictions. For every stored record choose "
-        "keep (still right and not redundant), update (give `content`: one text that keeps every "
-        "fact of both), or delete (outdated, superseded or contradicted by the new text). Set "
-        "insert_new to true when the new text must also stand as a record of its own. The new text "
-        "is dropped when you choose keep with insert_new false, so do that only where a record "
-        "says all of it already. Where it says the same in other words, or anything more, choose "
-        "update and write one text with the clauses of both.\n" + _DATA
+        "You keep a memory free of duplicates and contradictions. For every stored record choose\n"
+        "- keep: it still holds, whatever the new text says;\n"
+        "- update: give `content`, one text that keeps every fact of both;\n"
+        "- delete: it no longer holds, because the new text says otherwise.\n"
+        "Give a short `reason` for each. For delete, and for an update that changes something, "
+        "quote what changed: `subject` (whom or what both are about) and `old_value` from the "
+        "record, `new_value` from the new text, as they are written there and no more words than "
+        "needed; name the `attribute` that has changed, such as employer; and say in `both_hold` "
+        "whether both can be true at once. They can when they are about different persons, things "
+        "or times (Bob and Bob's brother), and when one may have several (two medicines, two "
+        "hobbies): then choose keep.\n"
+        "Set insert_new to true when the new text must also stand as a record of its own. The new "
+        "text is dropped when you choose keep with insert_new false, so do that only where a "
+        "record says all of it already. Where it says the same in other words, set `same_meaning` "
+        "to true; where it says anything more, choose update and write one text with the clauses "
+        "of both.\n" + _DATA
     )
     stored = [f"id={label(record.id)}: {quote(record.content)}" for record in similar]
     texts = [content, *(record.content for record in similar)]
@@ -129,6 +138,7 @@ def extraction(
     opening: str | None = None,
     speakers: Sequence[str] = (),
     speaker: str | None = None,
+    answered_in: Sequence[str] = (),
 ) -> tuple[str, str]:
     """Ask for the atomic facts of a text, or of one part of a long one.
 
@@ -138,6 +148,7 @@ def extraction(
         opening: how the whole text begins, where this is a later part.
         speakers: who speaks in the whole text.
         speaker: whose turn the part begins in.
+        answered_in: the languages of an earlier answer that was in none of the text's.
     """
     system = (
         "You extract what is worth remembering from a text as atomic statements.\n"
@@ -160,7 +171,7 @@ def extraction(
         ("Already remembered", _listing(remembered) if remembered else ""),
         ("This part begins in a turn of", label(speaker) if speaker else ""),
         ("Text", quote(content)),
-        rules=_language_rule("The statements", content),
+        rules=_language_rule("The statements", content) + _not_in(answered_in),
     )
 
 
@@ -209,6 +220,13 @@ def _sections(*sections: tuple[str, str], rules: str) -> str:
 
 def _listing(items: Iterable[str]) -> str:
     return "\n".join(f"- {item}" for item in items) or "- (none)"
+
+
+def _not_in(found: Sequence[str]) -> str:
+    """Say that an answer was in the wrong language."""
+    if not found:
+        return ""
+    return f" An earlier answer was in {', '.join(found)}, which the text is not: do not translate."
 
 
 def _language_rule(what: str, text: str) -> str:

@@ -408,8 +408,8 @@ class Extraction(list[str]):
         trace: the step-by-step record of the run; None only when tracing was off.
         echoes: statements left out because they only repeat what this memory already holds and
             had given to the text.
-        failures: one line for each reason why a part of the text was kept as it is; empty when
-            the model answered for all of it.
+        failures: one line for each reason why a part of the text was kept as it is, or why its
+            statements are in another language; empty when the model answered for all of it.
     """
 
     def __init__(

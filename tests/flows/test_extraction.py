@@ -386,6 +386,62 @@ def test_facts_stay_in_the_language_of_the_text(
     assert f"Write in {language}, the language of the text" in request.prompt
 
 
+KOREAN = "우리는 PostgreSQL을 쓰기로 했다. 예산은 500만 원이다."
+IN_KOREAN = ["우리는 PostgreSQL을 쓰기로 했다.", "예산은 500만 원이다."]
+IN_ENGLISH = ["We decided to use PostgreSQL.", "The budget is 5 million won."]
+
+
+@pytest.mark.parametrize(
+    ("second", "kept", "warned"),
+    [
+        (IN_KOREAN, IN_KOREAN, False),
+        (IN_ENGLISH, IN_ENGLISH, True),
+        (IN_KOREAN[:1], IN_ENGLISH, True),
+        ([IN_KOREAN[0], IN_ENGLISH[1]], [IN_KOREAN[0], IN_ENGLISH[1]], True),
+        ([], IN_ENGLISH, True),
+        ("no JSON", IN_ENGLISH, True),
+    ],
+    ids=["right", "wrong again", "fewer", "half", "none", "failed"],
+)
+def test_facts_in_another_language_are_asked_for_once_more_and_never_lost(
+    open_memory: OpenMemory, second: Any, kept: list[str], warned: bool
+) -> None:
+    answers = [
+        {"memories": IN_ENGLISH},
+        second if isinstance(second, str) else {"memories": second},
+    ]
+    memory = open_memory(answers)
+    with RecordingListener() as heard:
+        result = memory.extract_memories(KOREAN)
+    assert result == kept
+    first, again = model_of(memory).requests
+    assert "earlier answer" not in first.prompt
+    assert "An earlier answer was in English, which the text is not" in again.prompt
+    assert [e.operation for e in heard.of(MemoryAnalysisFailedEvent)] == ["extraction"] * warned
+    assert result.failures == (
+        ["extraction: statements of a part were in English, not the text's language"] * warned
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "statements"),
+    [
+        (KOREAN, [*IN_KOREAN, "PostgreSQL 16", "500"]),
+        (f"{KOREAN} We decided to use PostgreSQL.", [*IN_KOREAN, IN_ENGLISH[0]]),
+        ("東京で会議があります。予算五万円。", ["予算五万円。", "東京で会議があります。"]),
+        ("Wir nehmen PostgreSQL, und zwar ab Mai.", ["We take PostgreSQL from May on."]),
+        ("500, 600", ["The numbers are 500 and 600."]),
+    ],
+    ids=["names and numbers", "mixed", "Japanese", "same script", "no letters"],
+)
+def test_facts_in_a_language_of_the_text_are_asked_for_once(
+    open_memory: OpenMemory, text: str, statements: list[str]
+) -> None:
+    memory = open_memory({"memories": statements})
+    assert memory.extract_memories(text) == statements
+    assert len(model_of(memory).requests) == 1
+
+
 def test_each_part_of_a_long_text_is_told_its_own_language(open_memory: OpenMemory) -> None:
     korean = "결제 서비스는 매주 화요일에 배포합니다. " * 150
     english = "The payment service is deployed on every Tuesday. " * 300

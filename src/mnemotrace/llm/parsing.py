@@ -55,7 +55,7 @@ def parse_json(text: str, model: type[M]) -> M:
             value = _load(candidate)
         except (ValueError, RecursionError):
             continue
-        if not _is_text(value):
+        if not (candidate.isascii() and "\\u" not in candidate) and not _is_text(value):
             problem = "holds lone surrogates, which are not text"
             continue
         value = _unwrapped(value, model)
