@@ -22,6 +22,9 @@ from .selection import Selection
 
 Vector = NDArray[np.float32]
 
+WEIGHT_STEP = 2.0**-14
+"""What the lexical weights of stored texts are multiples of, so that they can be told from scores."""
+
 
 @dataclass(frozen=True, slots=True)
 class SparseVector:
@@ -118,7 +121,11 @@ class WriteBatch:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """How candidates are scored; see `mnemotrace.scoring`."""
+    """How candidates are scored; see `mnemotrace.scoring`.
+
+    `scoped_idf`: where few records are in sight, a word is as rare as it is among them; else, and
+    for large selections, as it is in the whole store.
+    """
 
     semantic_weight: float
     recency_weight: float
@@ -126,6 +133,7 @@ class Ranking:
     half_life_days: float
     lexical_weight: float
     now: datetime
+    scoped_idf: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +162,8 @@ class SearchResult:
         best_lexical: the highest raw lexical score over all visible records, 0.0 when none.
         coverage: the share, 0..1, of the query's terms in the record that has it.
         lexical_weight: the weight the lexical signal had, see `mnemotrace.scoring.lexical_share`.
+        idf: the inverse document frequency of each term of the query among the visible records;
+            None where it was that of the whole store, as the engine keeps it.
         facts: what ran, for the trace: plan (``selective`` or ``broad``), rounds, candidates seen.
         unreadable: ids of stored rows that could not be read; reported, never raised.
     """
@@ -165,6 +175,7 @@ class SearchResult:
     best_lexical: float = 0.0
     coverage: float = 0.0
     lexical_weight: float = 0.0
+    idf: Mapping[int, float] | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     unreadable: list[str] = field(default_factory=list)
 

@@ -35,6 +35,7 @@ from .engine import (
     as_int,
     native,
 )
+from .held import Held, TermCache, Vectors
 
 RESERVED_BYTES = 64 * 2**20
 """Room that must be left on the disk for a write. The engine writes into memory maps of sparse
@@ -94,6 +95,7 @@ class EdgeCollection:
         self._dimension = dimension
         self._shard = shard
         self._filters = FilterCache()
+        self._terms = TermCache()
         self._errors = _EngineErrors(path)
 
     @classmethod
@@ -127,11 +129,17 @@ class EdgeCollection:
 
     def upsert(self, points: Sequence[models.PointStruct]) -> None:
         """See `Collection.upsert`; one entry of the write-ahead log."""
-        self._update(edge.UpdateOperation.upsert_points([point(item) for item in points]))
+        try:
+            self._update(edge.UpdateOperation.upsert_points([point(item) for item in points]))
+        finally:  # a part of them may be written
+            self._terms.forget(as_int(item.id) for item in points)
 
     def delete(self, ids: Sequence[PointId]) -> None:
         """See `Collection.delete`."""
-        self._update(edge.UpdateOperation.delete_points([native(key) for key in ids]))
+        try:
+            self._update(edge.UpdateOperation.delete_points([native(key) for key in ids]))
+        finally:
+            self._terms.forget(ids)
 
     def set_payload(self, ids: Sequence[PointId], payload: Mapping[str, Any]) -> None:
         """See `Collection.set_payload`."""
@@ -171,6 +179,16 @@ class EdgeCollection:
         if fields is False:
             return _Hits(found)
         return [Hit(_number(hit.id), hit.score, hit.payload or {}) for hit in found]
+
+    def held(self, terms: SparseVector, limit: int, where: Where = EVERYTHING) -> Held:
+        """See `Collection.held`."""
+        hits = self.query(terms, limit, where, fields=False)
+        return self._terms.held([hit.id for hit in hits], terms, self._lexical_vectors)
+
+    def _lexical_vectors(self, ids: Sequence[PointId]) -> Vectors:
+        with self._errors:
+            rows: Any = self._shard.retrieve([native(key) for key in ids], False, [LEXICAL])
+        return [(_number(row.id), row.vector.get(LEXICAL)) for row in rows]
 
     def ordered(
         self,
@@ -267,6 +285,7 @@ class EdgeCollection:
         if not self._path.is_dir():
             raise disk.removed(self._path)
         self._shard = _load(self._path, self._dimension)
+        self._terms = TermCache()
         self.flush()
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 from qdrant_client import models
 
 from .backend import Capabilities, SparseVector
+from .held import Held
 
 DENSE = "dense"
 LEXICAL = "lexical"
@@ -152,6 +153,16 @@ class Collection(Protocol):
             where: what may be seen.
             threshold: leave out points that score below it.
             fields: payload fields to return; True for all, False for none.
+        """
+        ...
+
+    def held(self, terms: SparseVector, limit: int, where: Where = EVERYTHING) -> Held:
+        """Return which points hold which of a query's terms, with the weights as they are stored.
+
+        Args:
+            terms: the query, its indices in ascending order; its weights do not matter.
+            limit: the most points, not less than `where` shows.
+            where: what may be seen.
         """
         ...
 

@@ -314,6 +314,7 @@ class QdrantStore(StorageBackend):
         result.best_lexical = outcome.best_lexical
         result.coverage = outcome.coverage
         result.lexical_weight = outcome.lexical_weight
+        result.idf = outcome.idf
         result.unreadable = sorted(bad.values())
         result.facts = {
             "plan": "broad" if broad else "selective",

@@ -32,6 +32,7 @@ from .candidates import OPEN, SETTLED, Candidates
 from .engine import EVERYTHING, Collection, Condition, Hit, PointId, Where, columns
 from .filters import time_range
 from .points import tie_break
+from .rarity import Scoped, scoped
 
 FIRST_DENSE = 64
 FIRST_LEXICAL = 64
@@ -93,6 +94,8 @@ class Outcome:
         best_lexical: the highest lexical score of any visible record; 0.0 when none.
         coverage: the share of the query's terms in that record.
         lexical_weight: the share of the lexical signal in the semantic term.
+        idf: the inverse document frequency of each term among what may be seen; None where the
+            engine's own was used, which counts the whole store (`rarity`).
         rounds: how many times lists were drawn.
         seen: how many points were looked at.
         odd: ids of visible rows without a usable time or importance.
@@ -105,6 +108,7 @@ class Outcome:
     best_lexical: float = 0.0
     coverage: float = 0.0
     lexical_weight: float = 0.0
+    idf: dict[int, float] | None = None
     rounds: int = 0
     seen: int = 0
     odd: list[PointId] = field(default_factory=list)
@@ -167,6 +171,7 @@ class Search:
         self._open: list[int] = []
         self._listed_lexical = 0.0
         self._loose: list[str] = []
+        self._scoped: Scoped | None = None
         self._size = max(FIRST_DENSE, 2 * limit)
         self._lexical_size = max(FIRST_LEXICAL, limit)
         self._guessed_from = -math.inf
@@ -194,6 +199,9 @@ class Search:
     def _first(self) -> tuple[bool, _Bound]:
         self._out.rounds = 1
         seen = self._seen
+        if self._ranking.scoped_idf:
+            self._scoped = scoped(self._collection, self._attributes, self._where, self._terms)
+            self._out.idf = self._scoped.idf if self._scoped else None
         self._drawn = self._lexical_list()
         terms = self._matched = self._drawn[: self._lexical_size]
         if terms and terms[0].score > 0:
@@ -225,6 +233,8 @@ class Search:
 
     def _coverage(self, keys: Sequence[PointId]) -> float:
         """Return how much of the query the best of these holds, 0..1; see `coverage`."""
+        if self._scoped:
+            return self._scoped.coverage
         rows = self._collection.retrieve(keys, fields=False, vectors=True)
         return max((coverage(self._terms, row.lexical) for row in rows), default=0.0)
 
@@ -333,6 +343,8 @@ class Search:
         if not self._terms:
             return ()
         size = self._lexical_size
+        if self._scoped:
+            return self._scoped.best(size)
         if not self._broad and self._where != EVERYTHING:
             size = max(DRAWN_LEXICAL, size)
         return self._collection.query(self._terms, size, self._where, fields=False)
@@ -343,6 +355,10 @@ class Search:
 
     def _lengthen_lexical(self, slack: float, bound: _Bound) -> bool:
         """Draw the records new, important and well matched enough to matter; tell if all came."""
+        if self._scoped:
+            self._add([], self._scoped.best())
+            bound.lexical = 0.0
+            return False
         least = self._least_lexical(slack, bound)
         if len(self._drawn) > self._lexical_size:
             return self._take_drawn(least, slack, bound)
@@ -442,7 +458,10 @@ class Search:
             return
         for row in missing:
             column[row] = 0.0
-        if query:
+        if self._scoped and isinstance(query, SparseVector):
+            for row in missing:
+                column[row] = self._scoped.scores.get(seen.ids[row], 0.0)
+        elif query:
             where = Where(must=(among(seen.ids[row] for row in missing),))
             hits = self._collection.query(query, len(missing), where, fields=False)
             for key, score in zip(*columns(hits), strict=True):

@@ -42,6 +42,7 @@ from .engine import (
     as_int,
     native,
 )
+from .held import Held, Vectors, from_scores
 
 TIMEOUT_SECONDS = 60
 _KEYWORD = models.KeywordIndexType.KEYWORD
@@ -159,6 +160,39 @@ class ServerCollection:
             )
         )
         return [Hit(as_int(hit.id), hit.score, hit.payload or {}) for hit in found.points]
+
+    def held(self, terms: SparseVector, limit: int, where: Where = EVERYTHING) -> Held:
+        """See `Collection.held`.
+
+        Others write here too, so nothing can be remembered, and all the vectors would be megabytes.
+        The server is asked for each term alone instead: a score is then the stored weight times
+        what is the same for all points, which one vector tells.
+        """
+        requests = [
+            models.QueryRequest(
+                query=models.SparseVector(indices=[index], values=[1.0]),
+                using=LEXICAL,
+                filter=_filter(where),
+                limit=limit,
+                with_payload=False,
+            )
+            for index in terms.indices
+        ]
+        answers = self._ask(lambda client: client.query_batch_points(self._name, requests))
+        lists = [[(as_int(hit.id), hit.score) for hit in answer.points] for answer in answers]
+        examples = {found[0][0] for found in lists if found}
+        vectors = dict(self._lexical_vectors(list(examples)))
+        return from_scores(terms, lists, vectors)
+
+    def _lexical_vectors(self, ids: Sequence[PointId]) -> Vectors:
+        if not ids:
+            return []
+        rows = self._ask(
+            lambda client: client.retrieve(
+                self._name, _natives(ids), with_payload=False, with_vectors=[LEXICAL]
+            )
+        )
+        return [(row.id, row.lexical) for row in map(_row, rows)]
 
     def ordered(
         self,

@@ -553,13 +553,17 @@ class Inquiry:
     async def _scored(self, run: RecallRun, record_id: str) -> Explanation:
         """Return the numbers of a found record, with what each word gives to its lexical score."""
         match = run.match_of(run.found[record_id])
-        query, _ = run.scored_by[record_id]
+        query, result = run.scored_by[record_id]
         store, record = self._core.services.store, match.record
         selection = run.selection.narrow(record_ids=(record_id,))
+        # Among the one record that is looked at, no word would be rare.
+        ranking = replace(run.ranking, scoped_idf=False)
 
-        def lexical(index: int) -> float:
+        def lexical(index: int, held: float) -> float:
+            if result.idf is not None:
+                return result.idf.get(index, 0.0) * held
             asked = SparseVector((index,), (1.0,), frozenset({index}))
-            return store.search(selection, query.dense, asked, run.ranking, 1).best_lexical
+            return store.search(selection, query.dense, asked, ranking, 1).best_lexical
 
         def look() -> list[Term]:
             own = encode_document(record.content)
@@ -569,12 +573,12 @@ class Inquiry:
             terms = []
             for term in own_terms(query.text, record.content):
                 text, label = indices_of(term.term)
-                score = lexical(text)
                 has, held = weights.get(text, 0.0), full.get(text, 0.0)
+                score = lexical(text, held)
                 # A turn takes the higher of a word's weight and what its neighbours lend.
                 lent = score * (1.0 - min(has / held, 1.0)) if held else (0.0 if has else score)
                 if label in weights:
-                    score += lexical(label)
+                    score += lexical(label, weights[label])
                 terms.append(replace(term, score=score, from_neighbours=lent))
             return sorted(terms, key=lambda term: -(term.score or 0.0))
 

@@ -35,6 +35,10 @@ def _query(client: QdrantClient, name: str, body: dict[str, Any]) -> Any:
     )
 
 
+def _query_batch(client: QdrantClient, name: str, body: dict[str, Any]) -> Any:
+    return [_query(client, name, search) for search in body["searches"]]
+
+
 def _scroll(client: QdrantClient, name: str, body: dict[str, Any]) -> Any:
     request = models.ScrollRequest.model_validate(body)
     rows, following = client.scroll(
@@ -115,6 +119,7 @@ ROUTES: list[tuple[str, str, Answer]] = [
     ("POST", r"/collections/([^/]+)/points/delete", _delete_points),
     ("POST", r"/collections/([^/]+)/points/payload", _set_payload),
     ("POST", r"/collections/([^/]+)/points/query", _query),
+    ("POST", r"/collections/([^/]+)/points/query/batch", _query_batch),
     ("POST", r"/collections/([^/]+)/points/scroll", _scroll),
     ("POST", r"/collections/([^/]+)/points/count", _count),
     ("POST", r"/collections/([^/]+)/facet", _facet),

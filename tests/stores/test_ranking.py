@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from mnemotrace.stores.filters import visible
 from mnemotrace.stores.points import point_id
 from mnemotrace.stores.qdrant import QdrantStore
 from mnemotrace.stores.ranking import Outcome, Search
+from mnemotrace.stores.rarity import FEW
 from mnemotrace.stores.selection import Selection
 from mnemotrace.stores.space import Generation
 
@@ -68,6 +70,7 @@ RANKINGS = {
     "short memory": Ranking(0.1, 0.8, 0.1, 0.01, 0.35, NOW),
     "long memory": Ranking(0.3, 0.6, 0.1, 1e7, 0.35, NOW),
     "long ago": Ranking(0.3, 0.6, 0.1, 400.0, 0.35, datetime(2, 1, 1, tzinfo=UTC)),
+    "rare in the store": replace(DEFAULT, scoped_idf=False),
     "back then": Ranking(0.4, 0.4, 0.2, 30.0, 0.35, ago(days=100)),
 }
 
@@ -101,6 +104,29 @@ def opened(store: QdrantStore) -> Generation:
     return generation
 
 
+def lexical_scores(
+    collection: Collection, where: Where, lexical: SparseVector, total: int, scoped_idf: bool
+) -> dict[int, float]:
+    """Return the engine's scores, or for few records those by how rare a term is among them."""
+    if not lexical:
+        return {}
+    if total > FEW or not scoped_idf:
+        return {hit.id: hit.score for hit in collection.query(lexical, total, where)}
+    rows, _ = collection.scroll(total, where, fields=False, vectors=True)
+    held = {
+        row.id: dict(zip(row.lexical.indices, row.lexical.values, strict=True))
+        for row in rows
+        if row.lexical
+    }
+    found: dict[int, float] = {}
+    for index in lexical.indices:
+        holders = [key for key, weights in held.items() if index in weights]
+        idf = math.log((total - len(holders) + 0.5) / (len(holders) + 0.5) + 1)
+        for key in holders:
+            found[key] = found.get(key, 0.0) + idf * held[key][index]
+    return {key: float(np.float32(score)) for key, score in found.items()}
+
+
 def brute_force(
     collection: Collection, where: Where, dense: Vector, lexical: SparseVector, r: Ranking
 ) -> list[tuple[float, float, str]]:
@@ -109,9 +135,7 @@ def brute_force(
     if not total:
         return []
     hits = collection.query(dense.tolist(), total, where)
-    scores = (
-        {hit.id: hit.score for hit in collection.query(lexical, total, where)} if lexical else {}
-    )
+    scores = lexical_scores(collection, where, lexical, total, r.scoped_idf)
     best = max(scores.values(), default=0.0)
     leaders = [key for key, score in scores.items() if score == best]
     held = [row.lexical for row in collection.retrieve(leaders, vectors=True)]
@@ -218,8 +242,9 @@ def test_lexical_hits_drawn_ahead_change_nothing(
     generation = opened(store)
     where = visible(Selection(viewer="bob"), now=NOW)
     assert where is not None
-    for ranking in RANKINGS.values():
-        for _ in range(5):
+    for kind in RANKINGS.values():
+        for number in range(6):
+            ranking = replace(kind, scoped_idf=number == 5)  # which draws all there are
             dense = vector(*rng.normal(size=DIMENSION))
             dense /= np.linalg.norm(dense)
             lexical = terms(*rng.choice(150, 6, replace=False))

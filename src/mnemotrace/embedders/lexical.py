@@ -39,7 +39,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
-from mnemotrace.stores.backend import SparseVector
+from mnemotrace.stores.backend import WEIGHT_STEP, SparseVector
 
 LEXICAL_NAME = "mnemotrace-lexical-2"
 """Recorded in the store's manifest; changes whenever the terms of a text would."""
@@ -182,7 +182,7 @@ def encode_document(
     A weight is ``tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / average))``, the document's half
     of Okapi BM25 (Robertson and Zaragoza, 2009). The length counts stems and bigrams only. Terms
     that share an index are counted together. A term that neighbours have too gets the highest of
-    its own weight and theirs, each multiplied by `CONTEXT`.
+    its own weight and theirs, each multiplied by `CONTEXT`. Weights are multiples of `WEIGHT_STEP`.
 
     Args:
         text: the text.
@@ -201,7 +201,9 @@ def encode_document(
     for term in tokenize(label_of(text)):
         weights[_label_index(term)] = LABEL_WEIGHT
     indices = tuple(sorted(weights))
-    return SparseVector(indices, tuple(weights[i] for i in indices))
+    # In steps, and never 0: see WEIGHT_STEP.
+    steps = (max(round(weights[index] / WEIGHT_STEP), 1) for index in indices)
+    return SparseVector(indices, tuple(step * WEIGHT_STEP for step in steps))
 
 
 @lru_cache(maxsize=256)
