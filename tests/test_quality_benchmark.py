@@ -468,3 +468,35 @@ def test_a_mistake_on_the_command_line_is_explained(data: Path) -> None:
     done = run(data, "--systems", "", "--variant", "odd:lexical_wait=1")
     assert done.returncode == 1
     assert "Did you mean 'lexical_weight'?" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_ablations_rank_as_the_library_and_differ_where_they_should(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ablations = load("ablations", monkeypatch)
+    path = tmp_path / "two.json"
+    path.write_text(json.dumps(two_conversations()), encoding="utf-8")
+    monkeypatch.setattr(ablations, "paraphrases", list)
+    talks = ablations.conversations(path)
+    monkeypatch.setattr(ablations, "conversations", lambda file: talks)
+
+    assert ablations.main([str(path)]) == 0
+    rows = capsys.readouterr().out.splitlines()[2:]
+    assert len(rows) == len(ablations.rankers()) + 4  # learned weights: two fits, two checks
+    assert all(0.0 <= float(row.split("|")[2]) <= 1.0 for row in rows)
+
+    one = talks[0]
+    from mnemotrace import Memory
+
+    with Memory(storage=":memory:", embedder="bundled", llm=None, recency_weight=0.0) as memory:
+        for session, turns in ablations.groupby(
+            ablations.locomo.read(path)[0].turns, lambda turn: turn.session
+        ):
+            memory.remember_many([turn.text for turn in turns], session=session).wait()
+        for number, question in enumerate(one.questions):
+            found = [match.record.content for match in memory.recall(question, limit=4)]
+            ranked = ablations.np.argsort(-ablations.rule(one)[number], kind="stable")[:4]
+            assert found == [one.texts[row] for row in ranked]
+    assert (one.elsewhere != one.lexical).any()
+    assert (ablations.diverse(1.0)(one).argmax(axis=1) == ablations.rule(one).argmax(axis=1)).all()
