@@ -88,7 +88,7 @@ def confidence(
     That is ``1 / (1 + exp(2.2 - 8.7 * x))`` of `standing_out`: a logistic regression on the
     development half of LoCoMo and on benchmarks/data/multilingual, with equal weight. It tells
     what was found from what was not, questions without an answer included, with an AUROC of 0.81
-    and 0.89 (docs/quality.md, docs/multilingual.md). Age and importance play no part.
+    and 0.87 (docs/quality.md, docs/multilingual.md). Age and importance play no part.
 
     Args:
         cosine: the best cosine found, -1..1; None when nothing was found.
