@@ -35,7 +35,7 @@ from .engine import (
     as_int,
     native,
 )
-from .held import Held, TermCache, Vectors
+from .held import Held, Vectors, from_scores
 
 RESERVED_BYTES = 64 * 2**20
 """Room that must be left on the disk for a write. The engine writes into memory maps of sparse
@@ -95,7 +95,6 @@ class EdgeCollection:
         self._dimension = dimension
         self._shard = shard
         self._filters = FilterCache()
-        self._terms = TermCache()
         self._errors = _EngineErrors(path)
 
     @classmethod
@@ -129,17 +128,11 @@ class EdgeCollection:
 
     def upsert(self, points: Sequence[models.PointStruct]) -> None:
         """See `Collection.upsert`; one entry of the write-ahead log."""
-        try:
-            self._update(edge.UpdateOperation.upsert_points([point(item) for item in points]))
-        finally:  # a part of them may be written
-            self._terms.forget(as_int(item.id) for item in points)
+        self._update(edge.UpdateOperation.upsert_points([point(item) for item in points]))
 
     def delete(self, ids: Sequence[PointId]) -> None:
         """See `Collection.delete`."""
-        try:
-            self._update(edge.UpdateOperation.delete_points([native(key) for key in ids]))
-        finally:
-            self._terms.forget(ids)
+        self._update(edge.UpdateOperation.delete_points([native(key) for key in ids]))
 
     def set_payload(self, ids: Sequence[PointId], payload: Mapping[str, Any]) -> None:
         """See `Collection.set_payload`."""
@@ -181,9 +174,21 @@ class EdgeCollection:
         return [Hit(_number(hit.id), hit.score, hit.payload or {}) for hit in found]
 
     def held(self, terms: SparseVector, limit: int, where: Where = EVERYTHING) -> Held:
-        """See `Collection.held`."""
-        hits = self.query(terms, limit, where, fields=False)
-        return self._terms.held([hit.id for hit in hits], terms, self._lexical_vectors)
+        """See `Collection.held`; the engine is asked for each term alone, all at once."""
+        allowed = self._filters.translate(where)
+        requests = [
+            edge.QueryRequest(
+                limit=limit,
+                query=edge.Query.Nearest(edge.SparseVector([index], [1.0]), using=LEXICAL),
+                filter=allowed,
+            )
+            for index in terms.indices
+        ]
+        with self._errors:
+            answers: Any = self._shard.query_batch(edge.QueryBatchRequest(requests))
+        lists = [[(_number(hit.id), hit.score) for hit in found] for found in answers]
+        examples = {found[0][0] for found in lists if found}
+        return from_scores(terms, lists, dict(self._lexical_vectors(list(examples))))
 
     def _lexical_vectors(self, ids: Sequence[PointId]) -> Vectors:
         with self._errors:
@@ -285,7 +290,6 @@ class EdgeCollection:
         if not self._path.is_dir():
             raise disk.removed(self._path)
         self._shard = _load(self._path, self._dimension)
-        self._terms = TermCache()
         self.flush()
 
     def close(self) -> None:

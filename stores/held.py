@@ -1,8 +1,13 @@
-"""Which points hold which terms: the answer to `Collection.held`, and what is remembered for it."""
+"""Which points hold which terms: the answer to `Collection.held`.
+
+Engines do not tell stored weights without whole vectors, which would be megabytes. Asked for each
+term of a query alone, they give the weight times what is the same for all points, and one vector
+tells that factor.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -73,62 +78,3 @@ def _as_stored(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     steps = weights / WEIGHT_STEP
     nearest = np.rint(steps)
     return np.where(np.abs(steps - nearest) < _ROUNDED, nearest * WEIGHT_STEP, weights)
-
-
-class TermCache:
-    """Lexical vectors of the points that small searches looked at.
-
-    For an engine that only this process writes to. A vector takes about a kilobyte, and 15
-    microseconds to fetch.
-    """
-
-    _MOST = 20_000
-    _SIEVE = 0xFFFF
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[NDArray[np.uint32], NDArray[np.float32]]] = {}
-
-    def held(
-        self, ids: Sequence[int], terms: SparseVector, fetch: Callable[[list[int]], Vectors]
-    ) -> Held:
-        """Return the weights that points have of a query's terms.
-
-        Args:
-            ids: the points.
-            terms: the query.
-            fetch: from points that are not remembered to their vectors.
-        """
-        known = self._known
-        missing = [key for key in ids if key not in known]
-        new = {
-            key: (
-                np.array(vector.indices if vector else (), dtype=np.uint32),
-                np.array(vector.values if vector else (), dtype=np.float32),
-            )
-            for key, vector in (fetch(missing) if missing else ())
-        }
-        ids = [key for key in ids if key in known or key in new]
-        vectors = [known.get(key) or new[key] for key in ids]
-        if new:
-            if len(known) + len(new) > self._MOST:
-                self._known = known = {}
-            known.update(new)
-        if not ids:
-            return Held()
-        indices = np.concatenate([vector[0] for vector in vectors])
-        ends = np.cumsum([len(vector[0]) for vector in vectors])
-        # Few of a hundred thousand terms are asked for: sixteen bits of them tell most apart.
-        asked = np.array(terms.indices, dtype=np.uint32)
-        sieve = np.zeros(self._SIEVE + 1, dtype=bool)
-        sieve[asked & self._SIEVE] = True
-        at = np.flatnonzero(sieve[indices & self._SIEVE])
-        term = np.searchsorted(asked, indices[at])
-        same = asked[np.minimum(term, len(asked) - 1)] == indices[at]
-        at, term = at[same], term[same]
-        weights = np.concatenate([vector[1] for vector in vectors])[at]
-        return Held(ids, np.searchsorted(ends, at, side="right"), term, weights.astype(np.float64))
-
-    def forget(self, ids: Iterable[int]) -> None:
-        """Drop what is remembered of points that were written again or erased."""
-        for key in ids:
-            self._known.pop(key, None)

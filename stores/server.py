@@ -162,12 +162,7 @@ class ServerCollection:
         return [Hit(as_int(hit.id), hit.score, hit.payload or {}) for hit in found.points]
 
     def held(self, terms: SparseVector, limit: int, where: Where = EVERYTHING) -> Held:
-        """See `Collection.held`.
-
-        Others write here too, so nothing can be remembered, and all the vectors would be megabytes.
-        The server is asked for each term alone instead: a score is then the stored weight times
-        what is the same for all points, which one vector tells.
-        """
+        """See `Collection.held`; one request for all terms."""
         requests = [
             models.QueryRequest(
                 query=models.SparseVector(indices=[index], values=[1.0]),

@@ -13,7 +13,14 @@ import pytest
 
 from mnemotrace.stores import ranking as search
 from mnemotrace.stores.attributes import Attributes
-from mnemotrace.stores.backend import NewVersion, Ranking, SparseVector, Vector, WriteBatch
+from mnemotrace.stores.backend import (
+    WEIGHT_STEP,
+    NewVersion,
+    Ranking,
+    SparseVector,
+    Vector,
+    WriteBatch,
+)
 from mnemotrace.stores.engine import Collection, Where
 from mnemotrace.stores.filters import visible
 from mnemotrace.stores.points import point_id
@@ -81,10 +88,11 @@ def fill(store: QdrantStore, spread: Spread, size: int, rng: Rng) -> None:
     for n in range(size):
         size_of_text = 6 if spread.vocabulary else 0
         words = np.unique(rng.integers(spread.vocabulary or 1, size=size_of_text))
+        weights = np.rint((rng.random(len(words)) + 0.5) / WEIGHT_STEP) * WEIGHT_STEP
         new = version(
             f"r{n:05}",
             spread.vectors(rng),
-            SparseVector(tuple(int(w) for w in words), tuple(rng.random(len(words)) + 0.5)),
+            SparseVector(tuple(int(w) for w in words), tuple(weights)),
             created_at=NOW - timedelta(days=spread.days(rng)),
             importance=spread.importance(rng),
             scope=f"/team/{n % 10}",
@@ -259,7 +267,8 @@ def test_lexical_hits_drawn_ahead_change_nothing(
                 3,
             ).run()
             assert_equal(outcome, expected, 3)
-    assert set(taken) == {1: set(), 16: {False}, 64: {True, False}}[drawn]
+    assert bool(taken) is (drawn > 4)
+    assert drawn < 64 or set(taken) == {True, False}
 
 
 @pytest.mark.parametrize("seed", range(4))

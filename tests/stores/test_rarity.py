@@ -131,18 +131,3 @@ def test_a_large_selection_has_the_store_s_own_counts(embedded: QdrantStore) -> 
     embedded.erase(Selection(roots=("/s/0",), record_ids=("r00000",)))
     half = embedded.search(Selection(roots=("/s/0",)), vector(1), asked, DEFAULT, 3)
     assert half.idf is not None
-
-
-def test_no_more_vectors_are_remembered_than_there_is_room_for(
-    embedded: QdrantStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from mnemotrace.stores.held import TermCache
-
-    monkeypatch.setattr(TermCache, "_MOST", 8)
-    save(embedded, *(version(f"r{n}", (1,), terms(n % 3), scope=f"/s/{n % 4}") for n in range(40)))
-    for _ in range(2):
-        for scope in range(4):
-            selection = Selection(roots=(f"/s/{scope}",))
-            result = embedded.search(selection, vector(1), terms(0, 1, 2), WORDS, 10)
-            assert all(c.lexical > 0 for c in result.candidates)
-            assert len(result.candidates) == 10
