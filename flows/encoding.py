@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from mnemotrace import prompts, scopes
@@ -302,14 +303,21 @@ class EncodingFlow(TracedWorkflow):
             versions = stored.get(item.request.record_id)
             if not versions:
                 continue
-            if any(_is_this_save(v, item) for v in versions):
-                item.adopted = item.outcome = max(versions, key=lambda record: record.version)
-            elif item.request.explicit_id:
+            latest = max(versions, key=lambda record: record.version)
+            if item.request.explicit_id:
+                same = _is_this_save(latest, item) and _stands(latest, item, run.now)
+            else:
+                same = any(_is_this_save(version, item) for version in versions)
+            if not same and not item.request.explicit_id:
+                continue
+            if not same:
                 raise RecordError(
-                    f"A record with the id {item.request.record_id!r} exists already and says "
-                    "something else. Use update() to change it, or another record_id. Nothing "
-                    "was stored."
+                    f"The id {item.request.record_id!r} is taken: by a record that says something "
+                    "else, that is not current any more, or that is not visible here. Nothing was "
+                    "stored. Choose another record_id, change the record with update(), or erase "
+                    "it with forget(record_ids=[...]) first."
                 )
+            item.adopted = item.outcome = latest
         return False
 
 
@@ -327,6 +335,13 @@ def _is_this_save(version: MemoryRecord, item: Item) -> bool:
         and (not version.private or version.source == request.source)
         and any(scopes.contains(root, version.scope) for root in request.reach)
     )
+
+
+def _stands(record: MemoryRecord, item: Item, now: datetime) -> bool:
+    """Tell whether a record holds on, or ends when this save said it would."""
+    expires = record.expires_at
+    over = expires is not None and expires <= now and expires != item.request.expires_at
+    return record.retired is None and not over
 
 
 async def _to_the_end(work: Coroutine[Any, Any, bool]) -> bool:

@@ -317,6 +317,12 @@ def save_request(
     chosen = checked_name(record_id, "record_id")
     if chosen is not None:
         checked_text(chosen, "record_id")
+    begins, ends = checked_time(valid_from, "valid_from"), checked_time(expires_at, "expires_at")
+    if begins is not None and ends is not None and ends <= begins:
+        raise InvalidInputError(
+            f"expires_at={ends.isoformat()} is not after valid_from={begins.isoformat()}: nobody "
+            "could ever recall it. Nothing was stored."
+        )
     return SaveRequest(
         content=checked_text(content),
         record_id=chosen or str(uuid.uuid4()),
@@ -328,8 +334,8 @@ def save_request(
         source=checked_name(source, "source"),
         private=private,
         created_at=checked_time(created_at, "created_at"),
-        valid_from=checked_time(valid_from, "valid_from"),
-        expires_at=checked_time(expires_at, "expires_at"),
+        valid_from=begins,
+        expires_at=ends,
         pinned=pinned,
         session=checked_name(session, "session"),
         position=next_position() if session and position is None else position,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from .attributes import Attributes, among
 from .engine import Collection, Fields, PointId, Row, Where
@@ -62,10 +63,21 @@ def all_rows(
             return
 
 
+def _turn(payload: Mapping[str, Any], sign: int) -> tuple[Any, ...]:
+    """Return what orders rows of one time: session by session, in the order of their turns."""
+    session, position = payload.get("session"), payload.get("position")
+    if not isinstance(session, str) or not isinstance(position, (int, float)):
+        session, position = "", 0
+    return session, sign * position, tie_break(payload, sign)
+
+
 def page_of(
     collection: Collection, where: Where, limit: int, offset: int, newest: bool
 ) -> list[Row]:
-    """Return one page by ``created_at``, ties by record id, whatever the engine does with ties."""
+    """Return one page by ``created_at``, whatever the engine does with ties.
+
+    Turns of one time are in the order in which they were saved, other ties by record id.
+    """
     wanted = offset + limit
     rows = collection.ordered("created_at", wanted + 1, where, descending=newest, fields=False)
     if len(rows) <= offset:
@@ -79,9 +91,9 @@ def page_of(
         same = where.also(must=[time_range("created_at", gte=moment, lte=moment)])
         times.update((row.id, last) for row in all_rows(collection, same, False))
     # Many may share a time; only what orders them is read of all.
-    keys = collection.retrieve(list(times), fields=("record_id", "version"))
+    keys = collection.retrieve(list(times), fields=("record_id", "version", "session", "position"))
     sign = -1 if newest else 1
-    keys.sort(key=lambda row: (sign * times[row.id], tie_break(row.payload, sign)))
+    keys.sort(key=lambda row: (sign * times[row.id], *_turn(row.payload, sign)))
     page = [row.id for row in keys[offset - start : wanted - start]]
     found = {row.id: row for row in collection.retrieve(page)}
     return [found[key] for key in page if key in found]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -272,3 +272,71 @@ def test_what_a_recall_shows_of_itself_is_short() -> None:
         assert repr(found[0]).startswith(f"<MemoryMatch [{found[0].score:.2f}] 'tea ")
         assert repr(found[0]).endswith("…' (/kitchen)>") and "\n" not in repr(found[0])
         assert "1 part(s) of the search failed" in repr(Recall(errors=["the engine failed"]))
+
+
+def _forgotten(memory: Memory) -> None:
+    memory.forget(record_ids=["k"], erase=False)
+
+
+def _changed(memory: Memory) -> None:
+    memory.update("k", content="another text")
+
+
+@pytest.mark.parametrize("what", [_forgotten, _changed])
+def test_an_id_whose_record_has_moved_on_is_refused_and_no_text_is_dropped(
+    memory: Memory, what: Callable[[Memory], None]
+) -> None:
+    first = memory.remember("x y", record_id="k")
+    assert memory.remember("x y", record_id="k") == first
+    what(memory)
+    history = memory.history("k")
+    with pytest.raises(RecordError, match="is taken"):
+        memory.remember("x y", record_id="k")
+    receipt = memory.remember_many([{"content": "x y", "record_id": "k"}])
+    assert receipt is not None
+    with pytest.raises(SaveError, match="is taken"):
+        receipt.wait()
+    assert memory.history("k") == history
+    memory.forget(record_ids=["k"])
+    assert memory.remember("x y", record_id="k").version == 1
+
+
+def test_the_id_of_an_expired_record_is_refused_too(memory: Memory) -> None:
+    over: dict[str, Any] = {"record_id": "e", "expires_at": "2020-01-01"}
+    memory.remember("e f", **over)
+    assert memory.remember("e f", **over).id == "e"  # the same save, said again
+    with pytest.raises(RecordError, match="is taken"):
+        memory.remember("e f", record_id="e")
+
+
+def test_a_taken_id_says_the_same_of_what_may_be_seen_and_what_may_not(memory: Memory) -> None:
+    memory.remember("seen", record_id="a")
+    memory.remember("unseen", record_id="b", source="bob", private=True)
+    told = []
+    for name in ("a", "b"):
+        with pytest.raises(RecordError) as caught:
+            memory.remember("other", record_id=name)
+        told.append(str(caught.value).replace(repr(name), "ID"))
+    assert told[0] == told[1]
+
+
+def test_history_is_in_order_when_a_future_record_became_current_early(memory: Memory) -> None:
+    first = memory.remember("Office is in Busan.", valid_from="2030-01-01")
+    memory.remember("Office is in Busan.")
+    assert [record.version for record in memory.history(first.id)] == [1, 2]
+
+
+def test_turns_that_were_saved_together_are_listed_in_their_order(memory: Memory) -> None:
+    texts = [f"Ana: line {number}" for number in range(12)]
+    memory.remember_many(texts, session="mon", scope="/s")
+    memory.drain_writes()
+    listed = [record.content for record in memory.list_records("/s")]
+    assert listed == texts[::-1]
+    pages = [memory.list_records("/s", limit=5, offset=start) for start in (0, 5, 10)]
+    assert [record.content for page in pages for record in page] == texts[::-1]
+
+
+def test_a_text_that_ends_before_it_begins_is_refused(memory: Memory) -> None:
+    with pytest.raises(InvalidInputError, match="not after valid_from"):
+        memory.remember("x", valid_from="2030-01-01", expires_at="2029-01-01")
+    assert memory.info().record_count == 0

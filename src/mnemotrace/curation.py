@@ -98,7 +98,15 @@ def history(store: StorageBackend, selection: Selection, record_id: str) -> list
         found = store.get(everything, wanted)
         versions += found
         wanted = sorted({older for record in found for older in record.supersedes} - seen)
-    return sorted(versions, key=lambda v: (v.valid_from or v.created_at, v.version, v.id))
+    return sorted(versions, key=_beginning)
+
+
+def _beginning(version: MemoryRecord) -> tuple[datetime, int, str]:
+    """Return when a version took effect; one replaced before it would have, when that happened."""
+    begins = version.valid_from or version.created_at
+    if version.valid_to is not None:
+        begins = min(begins, version.valid_to)
+    return begins, version.version, version.id
 
 
 def leave_sources(services: Services, selection: Selection) -> None:

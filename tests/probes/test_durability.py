@@ -724,7 +724,9 @@ def test_a_reset_amid_the_writes_of_another_memory_keeps_both_consistent(
     resets = 0
 
     def write() -> list[MemoryRecord]:
-        records = [first.remember(f"text {i}", "/a") for i in range(6)]
+        records: list[MemoryRecord] = []
+        while len(records) < 6 or (resets < 2 and len(records) < 1000):
+            records.append(first.remember(f"text {len(records)}", "/a"))
         records += first.remember_many([f"more {i}" for i in range(40)], "/a").wait(60)
         stop.set()
         return records

@@ -83,7 +83,8 @@ class Saving(Handle):
                 place, so no model is asked to merge it.
             expires_at: from when on it is no longer recalled, listed or counted.
             pinned: kept first when memories are packed into a budget.
-            record_id: your own id, any text.
+            record_id: your own id, any text. The text is then stored under it even where its
+                scope already says the same under another id.
             session: the name of the conversation this is the next turn of. Turns of one session
                 are also found by the words of the turns around them; they keep the order in which
                 they were saved.
@@ -94,7 +95,8 @@ class Saving(Handle):
 
         Raises:
             RecordError: blank content, importance outside 0..1, metadata that cannot be stored,
-                or a `record_id` that already says something else.
+                or a `record_id` that is taken: by a record that says something else, that is not
+                current any more, or that is not visible here.
             ScopePermissionError: a read-only view, or a scope outside of it.
             EmbedderError, StoreError: nothing was stored.
             TimeoutError: it took longer than `encode_timeout`.
