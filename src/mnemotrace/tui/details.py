@@ -14,6 +14,7 @@ from textual.widgets import Static
 
 from mnemotrace.flows.requests import BATCH
 from mnemotrace.records import MemoryRecord
+from mnemotrace.trace_views.values import plural
 
 from .changes import changes
 from .keys import Keys
@@ -84,7 +85,10 @@ def _rows(record: MemoryRecord) -> list[tuple[str, str]]:
         ("importance", f"{record.importance:.2f}"),
         ("created", instant(record.created_at)),
         ("changed", instant(record.updated_at)),
-        ("recalled", f"{record.access_count} times, last {instant(record.last_accessed)}"),
+        (
+            "recalled",
+            f"{plural(record.access_count, 'time')}, last {instant(record.last_accessed)}",
+        ),
         ("source", origin(record)),
         ("id", record.id),
     ]
