@@ -512,6 +512,10 @@ def random_store(memory: Memory, dice: random.Random) -> list[str]:
         content = " ".join(dice.choices(WORDS, k=dice.randint(2, 6))) + f" {number}"
         created = NOW - timedelta(days=dice.choice((0, 1, 5, 30, 200)))
         source = dice.choice((None, "alice", "bob"))
+
+        def ends(days: int, created: datetime = created) -> datetime:
+            return max(NOW + timedelta(days=days), created + timedelta(seconds=1))
+
         memory.remember(
             content,
             scope=dice.choice(PLACES),
@@ -522,7 +526,7 @@ def random_store(memory: Memory, dice: random.Random) -> list[str]:
             private=dice.random() < 0.25,
             created_at=created,
             valid_from=created,
-            expires_at=NOW + timedelta(days=dice.choice((-2, 3))) if dice.random() < 0.2 else None,
+            expires_at=ends(dice.choice((-2, 3))) if dice.random() < 0.2 else None,
             record_id=f"r{number}",
         )
         ids.append(f"r{number}")
