@@ -18,8 +18,19 @@ from typing import NamedTuple
 from mnemotrace import facts
 from mnemotrace.facts import word_set
 
-from .clauses import COPULAS, Clause, Term, is_filler, is_over, sentences
+from .clauses import (
+    COPULAS,
+    Clause,
+    Keys,
+    Term,
+    alike,
+    is_filler,
+    is_over,
+    keys_of,
+    sentences,
+)
 from .predicates import (
+    ARTICLES,
     ATTRIBUTE_PARTS,
     ATTRIBUTES,
     MORE_OF,
@@ -27,10 +38,11 @@ from .predicates import (
     ROLE_PARTS,
     ROLES,
     STATES,
-    Keys,
+    holds,
     one_value,
     open_on_days,
 )
+from .windows import clauses_of
 
 _LONGEST_VALUE = 4
 """Words of a value. A quote of more is a statement, not a value."""
@@ -101,11 +113,7 @@ _KINDS = (
         frozenset(), (),
     ),
 )  # fmt: skip
-(
-    _TOOLS,
-    _MOVING,
-    *_,
-) = _KINDS
+_TOOLS, _MOVING = _KINDS[:2]
 _OF_VALUES = _KINDS[-2:]
 _FROM = frozenset("从從由自")
 _SUCCESSION = _Kind(
@@ -119,16 +127,11 @@ _TIME = re.compile(
 _AROUND = word_set("over as from with to the")
 _GROUPS = word_set("team compani project everyon organ group startup depart crew squad user")
 _GROUP_PARTS = ("팀", "회사", "모두", "团队", "公司", "项目", "小组", "部门")
-_ARTICLES = frozenset({"a", "an", "the"})
 _THE = word_set("the our my your his her their")
 _OURS = ("<we>", "<우리>", "<我们>")
-
-
 _OWNERS = (
     ("<our>", "<we>"), ("<my>", "<i>"), ("<his>", "<he>"), ("<her>", "<she>"), ("<their>", "<they>"),
 )  # fmt: skip
-
-
 _OWNING = ("<우리의>", "<나의>", *(owner for owner, _ in _OWNERS))
 
 
@@ -144,14 +147,12 @@ def is_changed(clause: Clause, hedges: Keys, new: str, change: Change) -> bool:
     gone = _quoted(clause, change.old_value)
     if not gone or "?" in new or "？" in new:
         return False
-    for sentence in sentences(new):
-        for other in sentence.clauses:
-            come = _quoted(other, change.new_value)
-            if not come or other.hedges | sentence.conditions != hedges:
-                continue
-            if _Pair(clause, gone, other, come).is_change():
-                return True
-    return False
+    return any(
+        said == hedges
+        and (come := _quoted(other, change.new_value))
+        and _Pair(clause, gone, other, come).is_change()
+        for other, said in clauses_of(new)
+    )
 
 
 def _quoted(clause: Clause, quote: str) -> tuple[Term, ...]:
@@ -240,11 +241,11 @@ class _Pair:
             return self._is_of_a_kind()
         if is_over(self.old):  # one may have done several things
             return False
-        kept = frozenset(key for term in self.was_around for key in term.keys)
+        kept = keys_of(self.was_around)
         if not kept.isdisjoint(MORE_OF) and kept.isdisjoint(ATTRIBUTES):
             return False
         if self.old.verb_last or self.gone[0].kind == "han":
-            return one_value(self.old, kept, self.new.text) or _holds(self.old.text, ROLE_PARTS)
+            return one_value(self.old, kept, self.new.text) or holds(self.old.text, ROLE_PARTS)
         if not kept.isdisjoint(STATES):
             told = {*self.old.tokens, *self.new.tokens}
             return not ("work" in kept and not {"on", "with"}.isdisjoint(told))
@@ -290,18 +291,18 @@ class _Pair:
             return _are_values(self.gone) and _are_values(self.come)
         if _only_values(self.gone) or _only_values(self.come):
             return False
-        keys = frozenset(key for term in self.was_around for key in term.keys)
+        keys = keys_of(self.was_around)
         return (
             not keys.isdisjoint(kind.changed)
-            or _holds(self.old.text, kind.changed_parts)
+            or holds(self.old.text, kind.changed_parts)
             or (kind is _TOOLS and self._is_attribute())
             or (kind is _TOOLS and self._is_named() and keys.isdisjoint(MORE_OF))
         ) and _after_verb(self.old, self.gone)
 
     def _is_attribute(self) -> bool:
         """Tell whether the old value is one of what there is one of: "our database is"."""
-        keys = taken_keys(self.was_around)
-        return not keys.isdisjoint(ATTRIBUTES) or _holds(self.old.text, ATTRIBUTE_PARTS)
+        keys = keys_of(self.was_around)
+        return not keys.isdisjoint(ATTRIBUTES) or holds(self.old.text, ATTRIBUTE_PARTS)
 
     def _is_named(self) -> bool:
         """Tell whether the new text names the old value: "switched from Jira to Linear"."""
@@ -317,24 +318,18 @@ class _Pair:
             and not (term.raw in _FROM and self._is_named())
         )
         subject = _subject(self.old, self.was_around)
-        verbs = (
-            *kind.parts,
-            *kind.changed_parts,
-        )  # part of the first word, where none is told apart
-        subject = (
-            tuple(
-                term
-                for term in subject
-                if term.kind != "han" or not any(term.raw in part for part in verbs)
-            )
-            or subject
+        # In Chinese a verb may be part of the first word, where none is told apart.
+        verbs = (*kind.parts, *kind.changed_parts)
+        unverbed = (
+            t for t in subject if t.kind != "han" or not any(t.raw in part for part in verbs)
         )
-        if not all(any(_alike(term, other) for other in self.was_around) for term in rest):
+        subject = tuple(unverbed) or subject
+        if not all(any(alike(term, other) for other in self.was_around) for term in rest):
             return _our_group(rest) and self.who_was in _OURS and _one_script(self.who_was, rest[0])
         if any(term.kind in ("name", "number") for term in _without(self.was_around, subject)
-               if not any(_alike(term, other) for other in rest)):  # fmt: skip
+               if not any(alike(term, other) for other in rest)):  # fmt: skip
             return False
-        if subject and all(any(_alike(t, other) for other in rest) for t in subject):
+        if subject and all(any(alike(t, other) for other in rest) for t in subject):
             return True
         if self._is_role():  # who has one is not what "we" use
             return False
@@ -356,13 +351,13 @@ class _Pair:
 
     def _is_our_attribute(self) -> bool:
         """Tell whether it is something one has one of, and those who have it say what it is now."""
-        keys = taken_keys(self.was_around)
+        keys = keys_of(self.was_around)
         return (self.who_was, self.who_is) in _OWNERS and not keys.isdisjoint(ATTRIBUTES)
 
     def _is_role(self) -> bool:
         """Tell whether the old statement says who has a role."""
-        keys = taken_keys(self.was_around)
-        return not keys.isdisjoint(ROLES) or _holds(self.old.text, ROLE_PARTS)
+        keys = keys_of(self.was_around)
+        return not keys.isdisjoint(ROLES) or holds(self.old.text, ROLE_PARTS)
 
     def _is_succession(self) -> bool:
         """Tell whether somebody took over what there is one of: "Tom replaced Sarah as lead"."""
@@ -376,7 +371,7 @@ class _Pair:
         )
         named = any(_all_in((term,), self.gone) for term in rest)
         about = [term for term in rest if not _all_in((term,), self.gone)]
-        known = all(any(_alike(term, other) for other in self.was_around) for term in about)
+        known = all(any(alike(term, other) for other in self.was_around) for term in about)
         return known and (named or bool(about))
 
 
@@ -411,24 +406,15 @@ def _without(
         term
         for term in terms
         if term not in taken
-        and not (is_filler(term) and term.keys.isdisjoint(taken_keys(taken)))
+        and not (is_filler(term) and term.keys.isdisjoint(keys_of(taken)))
         and term.keys.isdisjoint(told)
         and not any(term.raw in part if term.kind == "han" else part in term.raw for part in parts)
     )
 
 
-def taken_keys(terms: Iterable[Term]) -> Keys:
-    """Return all keys of some terms."""
-    return frozenset(key for term in terms for key in term.keys)
-
-
-def _alike(term: Term, other: Term) -> bool:
-    return term.owner == other.owner and not term.keys.isdisjoint(other.keys)
-
-
 def _match(left: tuple[Term, ...], right: tuple[Term, ...]) -> bool:
-    return all(any(_alike(a, b) for b in right) for a in left) and all(
-        any(_alike(a, b) for b in left) for a in right
+    return all(any(alike(a, b) for b in right) for a in left) and all(
+        any(alike(a, b) for b in left) for a in right
     )
 
 
@@ -438,10 +424,6 @@ def _all_in(terms: tuple[Term, ...], others: tuple[Term, ...]) -> bool:
 
 def _negations(clause: Clause) -> int:
     return facts.Sentence.of(clause.text).negations
-
-
-def _holds(text: str, parts: tuple[str, ...]) -> bool:
-    return any(part in text for part in parts)
 
 
 def _are_values(terms: tuple[Term, ...]) -> bool:
@@ -505,7 +487,7 @@ def _stands_for(pronoun: str, subject: tuple[Term, ...]) -> bool:
 def _alike_placed(old: Clause, gone: tuple[Term, ...], new: Clause, come: tuple[Term, ...]) -> bool:
     """Tell whether two values stand after the same preposition, or after none."""
     before = [
-        next((t for t in clause.tokens[value[0].place - 1 :: -1] if t not in _ARTICLES), "")
+        next((t for t in clause.tokens[value[0].place - 1 :: -1] if t not in ARTICLES), "")
         if value[0].place
         else ""
         for clause, value in ((old, gone), (new, come))
@@ -532,7 +514,7 @@ def _after_verb(clause: Clause, value: tuple[Term, ...]) -> bool:
     verb = clause.terms.index(value[0]) > bool(
         clause.of_pronoun in _OWNING or not clause.of_pronoun
     )
-    if verb and before[-1] in ("a", "an", "the"):
+    if verb and before[-1] in ARTICLES:
         return True
     return any(
         not term.keys.isdisjoint(STATES | MORE_OF | ROLES)
@@ -545,7 +527,7 @@ def _one_holder(clause: Clause, around: tuple[Term, ...]) -> bool:
     """Tell whether one has what a clause says somebody has: "leads the team", "is the CEO"."""
     if not {"a", "an", "one", "some", "another"}.isdisjoint(clause.tokens):
         return False
-    keys = taken_keys(around)
+    keys = keys_of(around)
     if not keys.isdisjoint(ROLES):
         return len(around) > 1 or not _THE.isdisjoint(clause.tokens)
-    return _holds(clause.text, ROLE_PARTS) and bool(around)
+    return holds(clause.text, ROLE_PARTS) and bool(around)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
@@ -19,6 +19,8 @@ from typing import Protocol
 from mnemotrace import facts
 from mnemotrace.embedders.lexical import tokenize
 from mnemotrace.facts import word_set
+
+Keys = frozenset[str]
 
 _PRONOUNS = {
     word: f"<{group[0]}>"
@@ -209,9 +211,9 @@ class Clause:
         first, second = self.tokens[:2]
         return first.endswith(("s", "ed")) and (second in _BEFORE_OBJECT or second[0].isdigit())
 
-    def keys(self) -> frozenset[str]:
+    def keys(self) -> Keys:
         """Return all keys of its terms."""
-        return frozenset(key for term in self.terms for key in term.keys)
+        return keys_of(self.terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +252,16 @@ def sentences(text: str) -> tuple[Sentence, ...]:
 def is_filler(term: Term) -> bool:
     """Tell whether a merged text may leave a word out: it only says that something changed."""
     return term.raw in _CHANGES or term.raw.startswith(_CHANGE_STEMS)
+
+
+def keys_of(terms: Iterable[Term]) -> Keys:
+    """Return all keys of some terms."""
+    return frozenset(key for term in terms for key in term.keys)
+
+
+def alike(term: Term, other: Term) -> bool:
+    """Tell whether two words are the same, and both own what follows or neither does."""
+    return term.owner == other.owner and not term.keys.isdisjoint(other.keys)
 
 
 def is_past(term: Term) -> bool:

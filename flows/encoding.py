@@ -308,16 +308,15 @@ class EncodingFlow(TracedWorkflow):
                 same = _is_this_save(latest, item) and _stands(latest, item, run.now)
             else:
                 same = any(_is_this_save(version, item) for version in versions)
-            if not same and not item.request.explicit_id:
-                continue
-            if not same:
+            if same:
+                item.adopted = item.outcome = latest
+            elif item.request.explicit_id:
                 raise RecordError(
                     f"The id {item.request.record_id!r} is taken: by a record that says something "
                     "else, that is not current any more, or that is not visible here. Nothing was "
                     "stored. Choose another record_id, change the record with update(), or erase "
                     "it with forget(record_ids=[...]) first."
                 )
-            item.adopted = item.outcome = latest
         return False
 
 

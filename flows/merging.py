@@ -15,10 +15,9 @@ from itertools import takewhile
 from mnemotrace import facts
 
 from .changes import Change, is_changed
-from .clauses import OWNERS, Clause, Term, is_filler, sentences
+from .clauses import OWNERS, Clause, Keys, Term, is_filler, keys_of, sentences
 from .replacing import is_ended, is_replaced
 from .windows import (
-    Keys,
     Text,
     Window,
     clauses_of,
@@ -97,7 +96,7 @@ def joined(old: str, new: str) -> str:
     if _differ_in_one_place(before, after):  # who likes tea, and who likes coffee
         return ""
     names = tuple(term for term in before if term.kind == "name")
-    shared = frozenset(key for term in before for key in term.keys)
+    shared = keys_of(before)
     if not in_order(tuple(t for t in names if not _starts(t)), tuple(after)):
         return ""
     return both if any(not shared.isdisjoint(term.keys) for term in after) else ""

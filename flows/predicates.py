@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from mnemotrace.facts import word_set
 
-from .clauses import Clause, hangul_keys
-
-Keys = frozenset[str]
+from .clauses import Clause, Keys, hangul_keys
 
 
 def _korean(verbs: str) -> Keys:
@@ -83,8 +81,14 @@ GROUP_PARTS = (
     ("채식주의자", "비건"), ("素食", "纯素"), ("켜져", "꺼져"),
 )  # fmt: skip
 
+ARTICLES = word_set("a an the")
 PREPOSITIONS = word_set("in at on for with by to from of since until")
 _ANYWHERE = word_set("in at by since until")
+
+
+def holds(text: str, parts: tuple[str, ...]) -> bool:
+    """Tell whether a text has one of these parts in it."""
+    return any(part in text for part in parts)
 
 
 def one_place(clause: Clause, before: str, *, name: bool) -> bool:
@@ -112,7 +116,7 @@ def one_value(clause: Clause, kept: Keys, new: str) -> bool:
     """
     return (
         not kept.isdisjoint(STATES)
-        or any(part in clause.text for part in ATTRIBUTE_PARTS)
+        or holds(clause.text, ATTRIBUTE_PARTS)
         or any(a in clause.text and b in new for pair in GROUP_PARTS for a, b in (pair, pair[::-1]))
     )
 

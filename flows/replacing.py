@@ -15,19 +15,20 @@ from typing import NamedTuple
 from mnemotrace import facts
 from mnemotrace.facts import word_set
 
-from .clauses import COPULAS, Clause, Term, is_filler, is_over
+from .clauses import COPULAS, Clause, Keys, Term, alike, is_filler, is_over, keys_of
 from .predicates import (
+    ARTICLES,
     ATTRIBUTES,
     GROUPS,
     MORE_OF,
     PREPOSITIONS,
+    holds,
     one_place,
     one_value,
     open_on_days,
 )
-from .windows import Keys, Text, Window, subject_of
+from .windows import Text, Window, subject_of
 
-_ARTICLES = frozenset({"a", "an", "the"})
 _PLACING = frozenset("在是为為於于叫")
 _NAMING = frozenset("是为為")
 _A = word_set("a an another one")
@@ -112,7 +113,7 @@ def _is_narrower(new: Window, frame: list[_Unit]) -> bool:
 
     A return flight is another flight.
     """
-    kept = frozenset(key for unit in frame for term in unit.terms for key in term.keys)
+    kept = keys_of(term for unit in frame for term in unit.terms)
     return any(
         before.kind in ("word", "name")
         and after.place == before.place + 1
@@ -156,7 +157,7 @@ def _takes_the_place(clause: Clause, window: Window, new: Window) -> bool:
         return False
     if _is_narrower(new, frame) or open_on_days(clause):
         return False
-    kept = frozenset(key for unit in kept_words for term in unit.terms for key in term.keys)
+    kept = keys_of(term for unit in kept_words for term in unit.terms)
     if words and kept & MORE_OF and not kept & ATTRIBUTES:
         return False
     if "work" in kept and not (new.extra - clause.extra).isdisjoint(("<on>", "<with>")):
@@ -199,13 +200,7 @@ def _is_about(subject: tuple[Term, ...], window: Window) -> bool:
 
     Bob is not Bob's brother.
     """
-    return all(
-        any(
-            term.owner == other.owner and not term.keys.isdisjoint(other.keys)
-            for other in window.terms
-        )
-        for term in subject
-    )
+    return all(any(alike(term, other) for other in window.terms) for term in subject)
 
 
 def _units(clause: Clause, window: Window) -> list[_Unit]:
@@ -246,9 +241,7 @@ def _in_value_places(
     last = max((place for place, unit in enumerate(units) if not unit.missing), default=-1)
     copula = max((i for i, token in enumerate(clause.tokens) if token in COPULAS), default=-1)
     gone = {term.place for unit in units if unit.missing for term in unit.terms}
-    kept = frozenset(
-        key for unit in units if not unit.missing for term in unit.terms for key in term.keys
-    )
+    kept = keys_of(term for unit in units if not unit.missing for term in unit.terms)
     told = max(
         (i for i, unit in enumerate(units) if any(term.marks_subject for term in unit.terms)),
         default=-1,
@@ -272,7 +265,7 @@ def _in_value_places(
             (
                 clause.tokens[i]
                 for i in range(first.place - 1, -1, -1)
-                if i not in gone and clause.tokens[i] not in _ARTICLES
+                if i not in gone and clause.tokens[i] not in ARTICLES
             ),
             "",
         )
@@ -324,11 +317,7 @@ def is_ended(clause: Clause, new: Text) -> bool:
         if _is_less_certain(window, clause):
             continue
         for end in _ENDS:
-            told = end.change & window.keys or _holds(window.said.text, end.change_parts)
-            if told and (end.ended & here or _holds(clause.text, end.ended_parts)):
+            told = end.change & window.keys or holds(window.said.text, end.change_parts)
+            if told and (end.ended & here or holds(clause.text, end.ended_parts)):
                 return True
     return False
-
-
-def _holds(text: str, parts: tuple[str, ...]) -> bool:
-    return any(part in text for part in parts)

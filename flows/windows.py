@@ -11,9 +11,7 @@ from typing import NamedTuple
 
 from mnemotrace import facts
 
-from .clauses import Clause, Sentence, Term, is_filler, is_past, sentences
-
-Keys = frozenset[str]
+from .clauses import Clause, Keys, Sentence, Term, is_filler, is_past, keys_of, sentences
 
 _MOST_NEAR = 8
 """Places of a text that are looked at for a statement that it does not repeat."""
@@ -84,8 +82,7 @@ def strict_windows(text: str) -> Iterator[Window]:
 
 
 def _window(terms: tuple[Term, ...], extra: Keys, text: str, hedges: Keys) -> Window:
-    keys = frozenset(key for term in terms for key in term.keys)
-    return Window(keys, extra, facts.Sentence.of(text), terms, hedges)
+    return Window(keys_of(terms), extra, facts.Sentence.of(text), terms, hedges)
 
 
 def _all_hedges(sentence: Sentence) -> Keys:

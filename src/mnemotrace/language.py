@@ -64,13 +64,9 @@ def languages(text: str) -> list[str]:
         letters = _scripts(sentence)
         if not letters:
             continue
-        total = sum(letters.values())
         latin = _WORD.findall(sentence)
-        found = "Latin script" if len(letters) == 1 and "Latin script" in letters else ""
-        if not found and _is_english(latin, _ENGLISH_SENTENCE):
-            found = "Latin script"
-        found = found or _language(letters, total)
-        shares[found] = shares.get(found, 0.0) + total
+        found = _deciding(letters, latin)
+        shares[found] = shares.get(found, 0.0) + sum(letters.values())
         if found == "Latin script":
             words += latin
     if shares.get("Japanese", 0.0) > LEAST_SHARE * shares.get("Chinese", 0.0):
@@ -105,9 +101,12 @@ def foreign(statements: Iterable[str], text: str) -> list[str]:
 def _script(sentence: str) -> str | None:
     """Return the script that decides what language a sentence is in; None without letters."""
     letters = _scripts(sentence)
-    if not letters:
-        return None
-    if _is_english(_WORD.findall(sentence), _ENGLISH_SENTENCE):
+    return _deciding(letters, _WORD.findall(sentence)) if letters else None
+
+
+def _deciding(letters: dict[str, float], latin: list[str]) -> str:
+    """Return what decides on the language, from a sentence's letters and its Latin words."""
+    if letters.keys() == {"Latin script"} or _is_english(latin, _ENGLISH_SENTENCE):
         return "Latin script"
     return _language(letters, sum(letters.values()))
 

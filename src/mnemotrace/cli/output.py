@@ -269,7 +269,7 @@ def match_lines(rank: int, match: MemoryMatch, width: int | None = None) -> str:
     where = f"{one_line(record.id)}  {day(record.created_at)}  {one_line(record.scope)}{private}"
     why = f"({one_line(reasons)})"
     if width is None:
-        return f"{head}{one_line(record.content)}\n   {where}  {why}"
+        return f"{head}{one_line(record.content)}\n{INDENT}{where}  {why}"
     from rich.cells import cell_len
 
     room = max(width - len(INDENT), LEAST_WIDTH)
