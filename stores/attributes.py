@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from qdrant_client import models
 
-from .engine import Collection, PointId, Where, as_int
+from .engine import EVERYTHING, Collection, PointId, Where, as_int
 
 MICROSECONDS = 1e6
 """Times come from the engine's index in microseconds."""
@@ -25,10 +25,14 @@ class Attributes:
         self._known: dict[PointId, tuple[float, float]] = {}
         self._count: int | None = None
         self._highest: dict[str, float | None] = {}
-        self._lowest: dict[str, float | None] = {}
 
-    def count(self) -> int:
-        """Return the number of all points, remembered until points are written or erased."""
+    def estimate(self, where: Where) -> int:
+        """Return about how many points a filter shows.
+
+        All points are counted once, until points are written or erased.
+        """
+        if where != EVERYTHING:
+            return self._collection.count(where, exact=False)
         if self._count is None or not self._exclusive:
             self._count = self._collection.count(exact=False)
         return self._count
@@ -38,17 +42,10 @@ class Attributes:
 
         Remembered likewise; None when no point has one.
         """
-        return self._end(self._highest, key, descending=True)
-
-    def lowest(self, key: str) -> float | None:
-        """Return the lowest value of a field over all points, as `highest` does."""
-        return self._end(self._lowest, key, descending=False)
-
-    def _end(self, ends: dict[str, float | None], key: str, *, descending: bool) -> float | None:
-        if key not in ends or not self._exclusive:
-            rows = self._collection.ordered(key, 1, descending=descending, fields=False)
-            ends[key] = rows[0].order if rows else None
-        return ends[key]
+        if key not in self._highest or not self._exclusive:
+            rows = self._collection.ordered(key, 1, fields=False)
+            self._highest[key] = rows[0].order if rows else None
+        return self._highest[key]
 
     def of(self, ids: Sequence[PointId]) -> list[tuple[float, float] | None]:
         """Return seconds since the epoch and importance of each; None for a point lacking one."""
@@ -56,8 +53,7 @@ class Attributes:
         found = [known.get(key) for key in ids]
         if None in found:
             new = self._look_up([key for key, value in zip(ids, found, strict=True) if not value])
-            if len(known) + len(new) > self._MOST:
-                known.clear()
+            self._make_room(len(new))
             known.update(new)
             found = [value or new.get(key) for key, value in zip(ids, found, strict=True)]
         return found
@@ -69,12 +65,10 @@ class Attributes:
         created = {row.id: row.order / MICROSECONDS for row in times}
         return {row.id: (created[row.id], row.order) for row in weights if row.id in created}
 
-    def learn(self, points: Iterable[models.PointStruct]) -> None:
+    def learn(self, points: Sequence[models.PointStruct]) -> None:
         """Remember what was just written, which is cheaper than looking it up in a search."""
-        points = list(points)
         self._count = None
-        if len(self._known) + len(points) > self._MOST:
-            self._known.clear()
+        self._make_room(len(points))
         for point in points:
             key, payload = as_int(point.id), point.payload or {}
             try:
@@ -85,15 +79,18 @@ class Attributes:
                 continue
             created = created if created.tzinfo else created.replace(tzinfo=UTC)
             self._known[key] = created.timestamp(), importance
-            self._widen("created_at", created.timestamp() * MICROSECONDS)
-            self._widen("importance", importance)
+            self._raise("created_at", created.timestamp() * MICROSECONDS)
+            self._raise("importance", importance)
 
-    def _widen(self, key: str, value: float) -> None:
-        for ends, best in ((self._highest, max), (self._lowest, min)):
-            if (known := ends.get(key)) is not None:
-                ends[key] = best(known, value)
-            else:  # not asked for yet, or there was none
-                ends.pop(key, None)
+    def _raise(self, key: str, value: float) -> None:
+        if (known := self._highest.get(key)) is not None:
+            self._highest[key] = max(known, value)
+        else:  # not asked for yet, or there was none
+            self._highest.pop(key, None)
+
+    def _make_room(self, count: int) -> None:
+        if len(self._known) + count > self._MOST:
+            self._known.clear()
 
     def forget(self, ids: Iterable[PointId]) -> None:
         """Drop what is remembered of points that may be written or were erased."""
@@ -101,7 +98,6 @@ class Attributes:
             self._known.pop(key, None)
         self._count = None
         self._highest.clear()
-        self._lowest.clear()
 
 
 def among(ids: Iterable[PointId]) -> models.HasIdCondition:

@@ -83,7 +83,24 @@ def _version_of(payload: Mapping[str, Any]) -> Version | None:
     return (name, version) if isinstance(name, str) and isinstance(version, int) else None
 
 
-def new_points(generation: Generation, versions: Sequence[NewVersion]) -> list[models.PointStruct]:
+def written_points(generation: Generation, batch: WriteBatch) -> list[models.PointStruct]:
+    """Return every point that a batch writes: new versions, retired ones, reindexed ones.
+
+    Raises:
+        As `_new_points`.
+    """
+    named = [(new.record.id, new.record.version) for new in batch.versions]
+    named += [(n.record.id, n.record.version - 1) for n in batch.versions if n.dense is None]
+    named += [(item.record_id, item.version) for item in batch.retire]
+    ids = point_ids(generation, [*named, *batch.lexical])
+    points = _new_points(generation, batch.versions, ids)
+    points += _retired_points(generation.collection, batch, ids)
+    return points + _reindexed_points(generation.collection, batch, ids, points)
+
+
+def _new_points(
+    generation: Generation, versions: Sequence[NewVersion], ids: Mapping[Version, PointId]
+) -> list[models.PointStruct]:
     """Return the points of new versions; without vectors, with those of what they replace.
 
     Raises:
@@ -91,8 +108,6 @@ def new_points(generation: Generation, versions: Sequence[NewVersion]) -> list[m
         RecordError: when a record cannot be stored.
     """
     kept = [new.record for new in versions if new.dense is None]
-    replaced = [(r.id, r.version - 1) for r in kept]
-    ids = point_ids(generation, [*((n.record.id, n.record.version) for n in versions), *replaced])
     before: dict[PointId, Row] = {}
     if kept:
         wanted = [ids[r.id, version] for r in kept for version in (r.version, r.version - 1)]
@@ -116,14 +131,15 @@ def new_points(generation: Generation, versions: Sequence[NewVersion]) -> list[m
     return points
 
 
-def retired_points(generation: Generation, batch: WriteBatch) -> list[models.PointStruct]:
+def _retired_points(
+    collection: Collection, batch: WriteBatch, ids: Mapping[Version, PointId]
+) -> list[models.PointStruct]:
     """Return the retired versions, written again whole so that one operation changes all."""
     if not batch.retire:
         return []
-    ids = point_ids(generation, [(item.record_id, item.version) for item in batch.retire])
     wanted = {ids[item.record_id, item.version]: item for item in batch.retire}
     points = []
-    for row in generation.collection.retrieve(list(wanted), vectors=True):
+    for row in collection.retrieve(list(wanted), vectors=True):
         item, payload = wanted[row.id], dict(row.payload)
         if "retired" in payload or row.dense is None:
             continue
@@ -135,16 +151,18 @@ def retired_points(generation: Generation, batch: WriteBatch) -> list[models.Poi
     return points
 
 
-def reindexed_points(
-    generation: Generation, batch: WriteBatch, written: Sequence[models.PointStruct]
+def _reindexed_points(
+    collection: Collection,
+    batch: WriteBatch,
+    ids: Mapping[Version, PointId],
+    written: Sequence[models.PointStruct],
 ) -> list[models.PointStruct]:
     """Return the stored versions that get another lexical vector, written again whole."""
     if not batch.lexical:
         return []
     done = {as_int(item.id) for item in written}
-    ids = point_ids(generation, batch.lexical)
     wanted = {ids[version]: vector for version, vector in batch.lexical.items()}
-    rows = generation.collection.retrieve(sorted(wanted.keys() - done), vectors=True)
+    rows = collection.retrieve(sorted(wanted.keys() - done), vectors=True)
     return [
         to_point(row.id, row.payload, row.dense, wanted[row.id])
         for row in rows

@@ -83,6 +83,7 @@ class _Hits(Sequence[Hit]):
     def columns(self) -> tuple[list[PointId], list[float]]:
         """See `engine.columns`."""
         found = self._found
+        # `_number`, written out: calling it would take as long as all the rest.
         keys = [key if type(key := hit.id) is int else key.int for hit in found]
         return keys, [hit.score for hit in found]
 
@@ -187,8 +188,7 @@ class EdgeCollection:
         with self._errors:
             answers: Any = self._shard.query_batch(edge.QueryBatchRequest(requests))
         lists = [[(_number(hit.id), hit.score) for hit in found] for found in answers]
-        examples = {found[0][0] for found in lists if found}
-        return from_scores(terms, lists, dict(self._lexical_vectors(list(examples))))
+        return from_scores(terms, lists, self._lexical_vectors)
 
     def _lexical_vectors(self, ids: Sequence[PointId]) -> Vectors:
         with self._errors:

@@ -7,7 +7,7 @@ tells that factor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,7 +41,7 @@ class Held:
 def from_scores(
     terms: SparseVector,
     lists: Sequence[Sequence[tuple[int, float]]],
-    examples: Mapping[int, SparseVector | None],
+    fetch: Callable[[list[int]], Vectors],
 ) -> Held:
     """Return the weights that follow from the engine's scores for each term alone.
 
@@ -49,8 +49,9 @@ def from_scores(
         terms: the query.
         lists: for each of its terms, the points that hold it with their scores, which are their
             weights times one number.
-        examples: the stored vectors of the first point of each list.
+        fetch: from points to their stored vectors; asked for the first point of each list.
     """
+    examples = dict(fetch(sorted({found[0][0] for found in lists if found})))
     points: dict[int, int] = {}
     row: list[int] = []
     term: list[int] = []

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from .attributes import Attributes, among
-from .engine import Collection, Fields, PointId, Row, Where
+from .engine import EVERYTHING, Collection, Fields, PointId, Row, Where
 from .filters import time_range
 from .points import tie_break
 
@@ -22,10 +22,10 @@ ROUNDING = 1e-6
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def is_broad(collection: Collection, attributes: Attributes, where: Where) -> bool:
+def is_broad(attributes: Attributes, where: Where) -> bool:
     """Tell whether to search everything and check the hits, rather than search what is visible."""
-    total = attributes.count()
-    return total >= BROAD_FROM and collection.count(where, exact=False) * 2 >= total
+    total = attributes.estimate(EVERYTHING)
+    return total >= BROAD_FROM and attributes.estimate(where) * 2 >= total
 
 
 def nearest_broad(

@@ -33,10 +33,8 @@ from .changes import (
     alive,
     holds,
     lineage,
-    new_points,
-    reindexed_points,
-    retired_points,
     unit,
+    written_points,
 )
 from .engine import Collection, Fields, PointId, Row, Where, as_int, native
 from .filters import visible
@@ -159,9 +157,7 @@ class QdrantStore(StorageBackend):
                 raise StoreError("The store was not initialised; nothing was written.")
             if batch.expect and not holds(generation.collection, batch.expect):
                 return False
-            points = new_points(generation, batch.versions)
-            points += retired_points(generation, batch)
-            points += reindexed_points(generation, batch, points)
+            points = written_points(generation, batch)
             if points:
                 try:
                     generation.collection.upsert(points)
@@ -271,7 +267,7 @@ class QdrantStore(StorageBackend):
                 return result
             generation, where = looked
             query = unit(dense, generation.dimension).tolist()
-            broad = is_broad(generation.collection, generation.attributes, where)
+            broad = is_broad(generation.attributes, where)
             bad: dict[PointId, str] = {}
             while True:
                 seen = where.also(must_not=[among(bad)]) if bad else where
@@ -335,7 +331,7 @@ class QdrantStore(StorageBackend):
             collection = generation.collection
             query = unit(dense, generation.dimension).tolist()
             least = min_cosine - ROUNDING if min_cosine > -1.0 else None
-            if is_broad(collection, generation.attributes, where):
+            if is_broad(generation.attributes, where):
                 cosines = nearest_broad(collection, where, query, limit, least)
             else:
                 hits = collection.query(query, limit, where, threshold=least, fields=False)

@@ -199,8 +199,9 @@ class Search:
     def _first(self) -> tuple[bool, _Bound]:
         self._out.rounds = 1
         seen = self._seen
+        points = self._points(self._where)
         if self._ranking.scoped_idf:
-            self._scoped = scoped(self._collection, self._attributes, self._where, self._terms)
+            self._scoped = scoped(self._collection, self._where, self._terms, points)
             self._out.idf = self._scoped.idf if self._scoped else None
         self._drawn = self._lexical_list()
         terms = self._matched = self._drawn[: self._lexical_size]
@@ -213,7 +214,7 @@ class Search:
                 self._ranking.lexical_weight, self._out.coverage
             )
         self._listed_lexical = self._lexical_bound(terms, self._lexical_size)
-        if not self._broad and (points := self._points(self._where)) <= FEW_POINTS:
+        if not self._broad and points <= FEW_POINTS:
             self._size = max(self._size, points + 1)
         near = self._near = self._dense_list(self._size, self._everything)
         seen.farthest = near[-1].score if near else -1.0
@@ -321,20 +322,20 @@ class Search:
         return True
 
     def _gain(self, key: str, bound: _Bound) -> float:
-        """Return how much lower `_most` can be at best with this signal's true bound."""
-        r = self._ranking
+        """Return how much lower `_most` can be at best with this signal's true bound.
+
+        That is no lower than what the best of the candidates has.
+        """
+        r, seen = self._ranking, self._seen
+        shown = [row for row, state in enumerate(seen.state) if state == SETTLED]
         if key == "importance":
-            return r.importance_weight * bound.importance
-        oldest = self._attributes.lowest(key)
-        return r.recency_weight * (
-            self._recency_bound(bound)
-            - self._recency_bound(_Bound(created=(oldest or 0.0) / MICROSECONDS))
-        )
+            best = max((seen.importance[row] for row in shown), default=0.0)
+            return r.importance_weight * (bound.importance - best)
+        newest = _Bound(created=max((seen.created[row] for row in shown), default=-math.inf))
+        return r.recency_weight * (self._recency_bound(bound) - self._recency_bound(newest))
 
     def _points(self, where: Where) -> int:
-        if where == EVERYTHING:
-            return self._attributes.count()
-        return self._collection.count(where, exact=False)
+        return self._attributes.estimate(where)
 
     def _dense_list(self, size: int, where: Where, threshold: float | None = None) -> Sequence[Hit]:
         return self._collection.query(self._dense, size, where, threshold=threshold, fields=False)
@@ -536,7 +537,7 @@ class Search:
     def _in_box(self, hits: Sequence[Hit], slack: float, bound: _Bound) -> list[Hit]:
         """Return those of the hits that `_box` allows, and those without a time or importance."""
         seconds, importance = self._least(slack, bound)
-        attributes = self._attributes.of([hit.id for hit in hits])
+        attributes = self._attributes.of(columns(hits)[0])
         return [
             hit
             for hit, known in zip(hits, attributes, strict=True)

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .attributes import Attributes
 from .backend import SparseVector
-from .engine import EVERYTHING, Collection, Hit, PointId, Where
+from .engine import Collection, Hit, PointId, Where
 from .held import Held
 
 FEW = 1_000
@@ -62,21 +61,17 @@ class Scoped:
 
 
 def scoped(
-    collection: Collection, attributes: Attributes, where: Where, terms: SparseVector
+    collection: Collection, where: Where, terms: SparseVector, estimate: int
 ) -> Scoped | None:
     """Return the lexical scores that follow from what is in sight; None where that is too much.
 
     Args:
         collection: where to look.
-        attributes: what is remembered of its points.
         where: what may be seen.
         terms: what the query asks for; empty gives None.
+        estimate: about how many points may be seen.
     """
-    if not terms:
-        return None
-    everything = where == EVERYTHING
-    estimate = attributes.count() if everything else collection.count(where, exact=False)
-    if estimate > _UNSURE * FEW:
+    if not terms or estimate > _UNSURE * FEW:
         return None
     total = collection.count(where)
     if total > FEW:

@@ -175,9 +175,7 @@ class ServerCollection:
         ]
         answers = self._ask(lambda client: client.query_batch_points(self._name, requests))
         lists = [[(as_int(hit.id), hit.score) for hit in answer.points] for answer in answers]
-        examples = {found[0][0] for found in lists if found}
-        vectors = dict(self._lexical_vectors(list(examples)))
-        return from_scores(terms, lists, vectors)
+        return from_scores(terms, lists, self._lexical_vectors)
 
     def _lexical_vectors(self, ids: Sequence[PointId]) -> Vectors:
         if not ids:
