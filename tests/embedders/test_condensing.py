@@ -11,7 +11,8 @@ import pytest
 
 from mnemotrace.embedders import condensing
 from mnemotrace.embedders.bundled import BundledEmbedder, WholeBundledEmbedder, _model
-from mnemotrace.embedders.condensing import TwoLayers, condense, measure_centres, unit
+from mnemotrace.embedders.centring import unit
+from mnemotrace.embedders.condensing import TwoLayers, condense, measure_centres
 from mnemotrace.embedders.resolve import resolve_embedder
 from mnemotrace.embedders.service import EmbeddingService
 from mnemotrace.errors import EmbedderError, EmbedderMismatchError

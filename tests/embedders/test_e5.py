@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mnemotrace import Memory
+from mnemotrace.embedders import centring
 from mnemotrace.embedders.e5 import E5Embedder, centres, embedder
 from mnemotrace.embedders.resolve import resolve_embedder
 
@@ -23,12 +24,11 @@ def test_without_its_package_it_gives_the_install_line(monkeypatch: pytest.Monke
 
 
 def test_every_sentence_is_there_in_every_language() -> None:
-    found = centres.sentences()
+    found = centring.sentences()
     assert len(found) == 20
-    assert {len(block) for block in found} == {len(centres.LANGUAGES)}
+    assert {len(block) for block in found} == {len(centring.LANGUAGES)}
     for block in found:
-        rows = [centres._row(text) for text in block]
-        assert rows == [0, 1, 2, 3], block
+        assert list(centring.rows_of(block)) == [0, 1, 2, 3], block
 
 
 def test_centring_takes_off_what_a_language_has_in_common() -> None:

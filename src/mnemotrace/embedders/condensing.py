@@ -5,7 +5,7 @@ the words' own meaning is still in the layer before them, the pooled words. Both
 than either (docs/embedders.md). They are joined in four steps:
 
 - Both layers are brought to length 1, and what the language of the text puts into the pooled words
-  is taken off: the mean over sentences that say the same in each language (see `e5.centres`).
+  is taken off: the mean over sentences that say the same in each language (see `centring`).
 - They are laid side by side, 1,024 numbers, and projected onto the 256 directions in which texts
   differ most. The directions were measured on texts of random pieces from the model's vocabulary
   (``benchmarks/condense.py``), so that they lean towards no subject and no data set.
@@ -22,13 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mnemotrace.errors import EmbedderError
 
-from .e5.centres import centred_rows, sentences
+from .centring import Vectors, measure, rows_of, unit
 
-Vectors = NDArray[np.float32]
 Encode = Callable[[list[str]], tuple[Vectors, Vectors]]
 """From texts to both layers: the pooled words and the model's own vectors, (n, 512) each."""
 
@@ -106,20 +104,13 @@ def condense(pooled: Vectors, whole: Vectors, texts: Sequence[str]) -> Vectors:
 
 def beside(pooled: Vectors, whole: Vectors, texts: Sequence[str], centres: Vectors) -> Vectors:
     """Return both layers side by side, the pooled words without their language: (n, 1024)."""
-    words = unit(unit(pooled) - centres[centred_rows(texts)])
+    words = unit(unit(pooled) - centres[rows_of(texts)])
     return np.concatenate([unit(whole), words], axis=1)
-
-
-def unit(vectors: Any) -> Vectors:
-    """Return rows at length 1; a row of zeros stays."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
 
 
 def measure_centres(encode: Encode) -> Vectors:
     """Return the mean of each language's pooled words, and of all: (languages + 1, 512)."""
-    means = [unit(encode(list(texts))[0]).mean(axis=0) for texts in zip(*sentences(), strict=True)]
-    return np.asarray([*means, np.mean(means, axis=0)], dtype=np.float32)
+    return measure(lambda texts: unit(encode(texts)[0]))
 
 
 @cache
