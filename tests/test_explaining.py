@@ -461,11 +461,11 @@ def test_changes_never_reach_beyond_the_view(notes: Memory) -> None:
 
 
 def test_an_inquiry_writes_nothing_and_tells_no_listener(notes: Memory) -> None:
-    before, accesses = notes.store.sequence(), str(notes._core._access)
+    before, accesses = notes.store.sequence(), notes._core._accesses.pending
     with RecordingListener() as heard:
         notes.explain("tea", "n3")
         notes.explain("tea", "nobody")
-    assert (notes.store.sequence(), str(notes._core._access)) == (before, accesses)
+    assert (notes.store.sequence(), notes._core._accesses.pending) == (before, accesses)
     assert heard.events == []
 
 

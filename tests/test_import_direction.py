@@ -34,6 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("flows",),
     (
         *(
+            "accesses",
             "core",
             "curation",
             "reanalysis",

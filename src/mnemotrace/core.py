@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
@@ -19,6 +18,7 @@ from typing import Any
 from workflows.errors import WorkflowTimeoutError
 
 from . import curation, discovery
+from .accesses import AccessLog
 from .config import MemoryConfig
 from .embedders.service import EmbeddingService
 from .errors import MemoryClosedError, StoreError
@@ -51,7 +51,7 @@ from .receipts import SaveReceipt
 from .recording import taped_encode, taped_recall
 from .records import Extraction, Forgotten, MemoryRecord, Reanalyzed, Recall, ScopeInfo
 from .saving import SaveQueue, give_back, queue_for
-from .stores.backend import Access, StorageBackend
+from .stores.backend import StorageBackend
 from .stores.outbox import DeadLetter
 from .stores.selection import Selection
 from .straight import in_loop
@@ -61,10 +61,6 @@ from .transfer.exporting import Exported, Progress, Target
 from .transfer.importing import Imported, OnConflict, Source
 
 log = logging.getLogger("mnemotrace")
-
-ACCESS_SECONDS = 300.0
-"""Recalls are reads: their access statistics are written this much later, or at close."""
-ACCESS_RECORDS = 2000
 
 
 class MemoryCore:
@@ -86,10 +82,7 @@ class MemoryCore:
         """What event listeners get as the source."""
         self._flows: tuple[EncodingFlow, RecallFlow, ShallowRecall, ExtractionFlow] | None = None
         self._queue: SaveQueue = queue_for(store, runtime, self._encode)
-        self._counting = threading.Lock()
-        self._access: dict[str, list[Any]] = {}
-        self._flush_planned = False
-        self._access_timer: asyncio.TimerHandle | None = None
+        self._accesses = AccessLog(self.services)
         self._returned = Returned()
         self._closed = False
 
@@ -300,7 +293,7 @@ class MemoryCore:
             errors=[*run.errors, *self._unsaved()],
         )
         if selection.as_of is None:
-            self._touch(result)
+            self._accesses.note([match.record.id for match in result], self.services.clock())
         self._returned.add(match.record.id for match in reversed(result))
         self._emit(
             MemoryQueryCompletedEvent,
@@ -360,45 +353,6 @@ class MemoryCore:
             "texts are not among the results"
         )
         return [line]
-
-    def _touch(self, result: Recall) -> None:
-        """Count the recalled records; written in batches, never by the recall itself."""
-        if not result:
-            return
-        at = self.services.clock()
-        with self._counting:
-            for match in result:
-                entry = self._access.setdefault(match.record.id, [0, at])
-                entry[0] += 1
-                entry[1] = at
-            full, first = len(self._access) >= ACCESS_RECORDS, not self._flush_planned
-            self._flush_planned = True
-        if full:
-            self.runtime.loop.call_soon_threadsafe(self._start_access_flush)
-        elif first:
-            self.runtime.loop.call_soon_threadsafe(self._plan_access_flush)
-
-    def _plan_access_flush(self) -> None:
-        if self._access_timer is None and not self._closed:
-            self._access_timer = self.runtime.loop.call_later(
-                ACCESS_SECONDS, self._start_access_flush
-            )
-
-    def _start_access_flush(self) -> None:
-        if self._access_timer is not None:
-            self._access_timer.cancel()
-            self._access_timer = None
-        if self._access and not self._closed:
-            self.runtime.spawn(self.flush_access())
-
-    async def flush_access(self) -> None:
-        """Write the batched access statistics."""
-        with self._counting:
-            pending, self._access = self._access, {}
-            self._flush_planned = False
-        if pending:
-            accesses = [Access(key, count, at) for key, (count, at) in pending.items()]
-            await self.services.in_thread(self.store.record_access, accesses)
 
     async def extract(self, content: str, selection: Selection, now: datetime | None) -> Extraction:
         """Return the atomic statements of a text; the whole text as one when no model can help.
@@ -466,9 +420,7 @@ class MemoryCore:
                 ids, versions = await self.services.in_thread(
                     curation.retire_all, self.services, selection
                 )
-        with self._counting:
-            for record_id in ids:
-                self._access.pop(record_id, None)
+        self._accesses.forget(ids)
         self._returned.discard(ids)
         if erase:
             await self.runtime.in_thread(curation.purge, self._queue.outbox, selection)
@@ -481,8 +433,7 @@ class MemoryCore:
             return await self.forget(replace(selection, include_private=True), erase=True)
         async with self.services.write_lock:
             records, versions = await self.services.in_thread(curation.empty, self.store)
-        with self._counting:
-            self._access.clear()
+        self._accesses.clear()
         self._returned.clear()
         await self.runtime.in_thread(lambda: self._queue.outbox.purge(everything=True))
         return Forgotten(records, versions=versions)
@@ -581,7 +532,7 @@ class MemoryCore:
             return
         await self._queue.drain()
         try:
-            await self.flush_access()
+            await self._accesses.write()
             await self.services.in_thread(self.store.flush)
         except StoreError as error:
             log.error("What is in the memory could not be made safe at exit: %s", error)
@@ -595,11 +546,9 @@ class MemoryCore:
         if self._closed:  # by another task, meanwhile
             return
         self._closed = True
-        if self._access_timer is not None:
-            self._access_timer.cancel()
-            self._access_timer = None
+        self._accesses.stop()
         try:
-            await self.flush_access()
+            await self._accesses.write()
         finally:
             await give_back(self.store, self.runtime, self._queue, self._encode)
             await self.runtime.in_thread(self.store.close)

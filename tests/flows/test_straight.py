@@ -191,7 +191,7 @@ def test_it_runs_in_the_embedders_threads_never_in_the_callers(
 def test_many_threads_at_once_lose_no_count(memory: Memory) -> None:
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda _: memory.recall("tea", depth="shallow", limit=3), range(64)))
-    memory._runtime.run(memory._core.flush_access())
+    memory._runtime.run(memory._core._accesses.write())
     counts = [record.access_count for record in memory.list_records()]
     assert [count - counts[0] for count in counts] == [0, 0, 0]
     assert counts[0] == 65  # one is the warm-up
