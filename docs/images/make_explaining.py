@@ -1,9 +1,10 @@
-"""Write explain.html, the source of explain_not_returned.png.
+"""Write explain.html, the source of explain_not_returned.png, into a folder.
 
 Then: ``chromium --headless --screenshot=explain_not_returned.png --window-size=820,470
 explain.html``.
 """
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,4 +33,4 @@ with Memory(llm=None, storage=":memory:", embedder="bundled") as memory:
     told = memory.explain("When does the pilot start?", "pilot5", limit=2, now=NOW)
 
 page = f'<meta charset="utf-8"><body style="margin:12px">{told._repr_html_()}'
-Path("explain.html").write_text(page, encoding="utf-8")
+(Path(sys.argv[1]) / "explain.html").write_text(page, encoding="utf-8")

@@ -70,7 +70,7 @@ def main(folder: Path) -> None:
     (folder / "drawing.svg").write_text(trace.draw(), encoding="utf-8")
     console = Console(record=True, width=118, file=io.StringIO(), force_terminal=True)
     console.print(trace)
-    svg = console.export_svg(title="print(answer.trace)", font_aspect_ratio=0.61)
+    svg = console.export_svg(title="rich.print(answer.trace)", font_aspect_ratio=0.61)
     (folder / "terminal.svg").write_text(svg, encoding="utf-8")
 
 
