@@ -24,7 +24,8 @@ class Attributes:
         self._exclusive = exclusive
         self._known: dict[PointId, tuple[float, float]] = {}
         self._count: int | None = None
-        self._highest: dict[str, float | None] = {}
+        self._ends: dict[tuple[str, bool], float | None] = {}
+        """Highest (True) and lowest values of fields."""
 
     def estimate(self, where: Where) -> int:
         """Return about how many points a filter shows.
@@ -42,10 +43,23 @@ class Attributes:
 
         Remembered likewise; None when no point has one.
         """
-        if key not in self._highest or not self._exclusive:
-            rows = self._collection.ordered(key, 1, fields=False)
-            self._highest[key] = rows[0].order if rows else None
-        return self._highest[key]
+        return self._end(key, highest=True)
+
+    def all_have(self, key: str, least: float) -> bool:
+        """Tell whether every point that has this field is known to have at least this much of it.
+
+        Then a condition to that effect says nothing, and the engine need not check it.
+        """
+        if not self._exclusive:  # to ask each time costs more than the condition
+            return False
+        lowest = self._end(key, highest=False)
+        return lowest is None or lowest >= least
+
+    def _end(self, key: str, *, highest: bool) -> float | None:
+        if (key, highest) not in self._ends or not self._exclusive:
+            rows = self._collection.ordered(key, 1, descending=highest, fields=False)
+            self._ends[key, highest] = rows[0].order if rows else None
+        return self._ends[key, highest]
 
     def of(self, ids: Sequence[PointId]) -> list[tuple[float, float] | None]:
         """Return seconds since the epoch and importance of each; None for a point lacking one."""
@@ -79,14 +93,15 @@ class Attributes:
                 continue
             created = created if created.tzinfo else created.replace(tzinfo=UTC)
             self._known[key] = created.timestamp(), importance
-            self._raise("created_at", created.timestamp() * MICROSECONDS)
-            self._raise("importance", importance)
+            self._widen("created_at", created.timestamp() * MICROSECONDS)
+            self._widen("importance", importance)
 
-    def _raise(self, key: str, value: float) -> None:
-        if (known := self._highest.get(key)) is not None:
-            self._highest[key] = max(known, value)
-        else:  # not asked for yet, or there was none
-            self._highest.pop(key, None)
+    def _widen(self, key: str, value: float) -> None:
+        for highest, further in ((True, max), (False, min)):
+            if (known := self._ends.get((key, highest))) is not None:
+                self._ends[key, highest] = further(known, value)
+            else:  # not asked for yet, or there was none
+                self._ends.pop((key, highest), None)
 
     def _make_room(self, count: int) -> None:
         if len(self._known) + count > self._MOST:
@@ -97,7 +112,7 @@ class Attributes:
         for key in ids:
             self._known.pop(key, None)
         self._count = None
-        self._highest.clear()
+        self._ends.clear()
 
 
 def among(ids: Iterable[PointId]) -> models.HasIdCondition:

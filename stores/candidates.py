@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from typing import Any
 
 from mnemotrace import scoring
 
@@ -58,7 +59,9 @@ class Candidates:
         self.best_lexical = 0.0
         self.lexical_weight = 0.0
 
-    def add(self, near: Sequence[Hit], terms: Sequence[Hit], most_lexical: float) -> list[int]:
+    def add(
+        self, near: Sequence[Hit], terms: Sequence[Hit], most_lexical: float
+    ) -> tuple[list[int], list[int]]:
         """Take in hits.
 
         Args:
@@ -67,42 +70,51 @@ class Candidates:
             most_lexical: the most the lexical score of a point outside `terms` can be.
 
         Returns:
-            The new rows that may be seen.
+            The new rows that may be seen: those with both signals, and the others.
         """
-        index, ids, start = self.index, self.ids, len(self.ids)
-        cosine, lexical = self.cosine, self.lexical
-        for key, score in zip(*columns(near), strict=True):
-            if key not in index:
-                index[key] = len(ids)
-                ids.append(key)
-                cosine.append(score)
-        lexical += [None] * (len(ids) - start)
-        for key, score in zip(*columns(terms), strict=True):
-            row = index.get(key)
-            if row is None:
-                index[key] = len(ids)
-                ids.append(key)
-                cosine.append(None)
-                lexical.append(score)
-            else:
-                lexical[row] = score
-        new = range(start, len(ids))
+        index, start = self.index, len(self.ids)
+        keys, scores = columns(near)
+        if index:
+            keys, scores = _new(keys, scores, index)
+        index.update(zip(keys, range(start, start + len(keys)), strict=True))
+        self.ids += keys
+        self.cosine += within(scores)
+        self.lexical += [None] * len(keys)
+        keys, scores = columns(terms)
+        matched = list(map(index.get, keys))
+        known = [row for row in matched if row is not None]
+        if known:
+            for row, score in zip(matched, scores, strict=True):
+                if row is not None:
+                    self.lexical[row] = score
+            keys, scores = _new(keys, scores, index)
+            known = [row for row in known if row >= start]
+        first = len(self.ids)
+        index.update(zip(keys, range(first, first + len(keys)), strict=True))
+        self.ids += keys
+        self.cosine += [None] * len(keys)
+        self.lexical += scores
+        new = range(start, len(self.ids))
         self.most_lexical += [most_lexical] * len(new)
         self.state += [OPEN] * len(new)
-        attributes = self._attributes.of(ids[start:])
+        attributes = self._attributes.of(self.ids[start:])
         if None in attributes:
             for row, found in zip(new, attributes, strict=True):
                 if found is None:
                     self.state[row] = HIDDEN
-                    self.odd.append(ids[row])
-        self.created += [found[0] if found else 0.0 for found in attributes]
-        self.importance += [found[1] if found else 0.0 for found in attributes]
+                    self.odd.append(self.ids[row])
+            attributes = [found or (0.0, 0.0) for found in attributes]
+        if attributes:
+            created, importance = zip(*attributes, strict=True)
+            self.created += created
+            self.importance += importance
         self.score += self._scores(new)
-        return [row for row in new if self.state[row] == OPEN]
-
-    def is_known(self, row: int) -> bool:
-        """Tell whether both signals of a row are known."""
-        return self.cosine[row] is not None and self.lexical[row] is not None
+        both = set(known)
+        state = self.state
+        return (
+            [row for row in known if state[row] == OPEN],
+            [row for row in new if row not in both and state[row] == OPEN],
+        )
 
     def hide(self, row: int) -> None:
         """Note that a point may not be seen."""
@@ -148,23 +160,38 @@ class Candidates:
         lexical_share = r.semantic_weight * weight
         best = self.best_lexical or 1.0
         rate = 1.0 / scoring.SECONDS_PER_DAY / r.half_life_days
-        cosine, lexical, most = self.cosine, self.lexical, self.most_lexical
-        created, importance, farthest = self.created, self.importance, self.farthest
         recency_weight, importance_weight = r.recency_weight, r.importance_weight
-        scores = []
-        for row in rows:
-            near, matched, age = cosine[row], lexical[row], now - created[row]
-            if near is None:
-                near = farthest
-            part = (most[row] if matched is None else matched) / best
-            if not -1.0 <= near <= 1.0:
-                near = 1.0 if near > 1.0 else -1.0
-            if not 0.0 <= part <= 1.0:
-                part = float(part > 0.0)
-            scores.append(
-                dense_share / (2.0 - near)
-                + lexical_share * part
-                + recency_weight * (exp2(-age * rate) if age > 0.0 else 1.0)
-                + importance_weight * importance[row]
+        farthest = self.farthest
+        signals = self.cosine, self.lexical, self.most_lexical, self.created, self.importance
+        part: list[Sequence[Any]]
+        if isinstance(rows, range):
+            part = [signal[rows.start : rows.stop] for signal in signals]
+        else:
+            part = [[signal[row] for row in rows] for signal in signals]
+        return [
+            dense_share / (2.0 - (farthest if near is None else near))
+            + lexical_share
+            * (
+                share
+                if 0.0 <= (share := (most if term is None else term) / best) <= 1.0
+                else share > 0
             )
-        return scores
+            + recency_weight * (exp2(-age * rate) if (age := now - made) > 0.0 else 1.0)
+            + importance_weight * importance
+            for near, term, most, made, importance in zip(*part, strict=True)
+        ]
+
+
+def _new(
+    keys: list[PointId], scores: list[float], known: Container[PointId]
+) -> tuple[list[PointId], list[float]]:
+    """Return those of the points, with their scores, that are not known."""
+    pairs = [pair for pair in zip(keys, scores, strict=True) if pair[0] not in known]
+    return [key for key, _ in pairs], [score for _, score in pairs]
+
+
+def within(cosines: list[float]) -> list[float]:
+    """Return cosines, best first, from -1 to 1: engines compute them in 32 bits."""
+    if cosines and not -1.0 <= cosines[-1] <= cosines[0] <= 1.0:
+        return [min(1.0, max(-1.0, cosine)) for cosine in cosines]
+    return cosines

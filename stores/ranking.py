@@ -28,7 +28,7 @@ from mnemotrace import scoring
 
 from .attributes import MICROSECONDS, Attributes, among
 from .backend import Ranking, SparseVector
-from .candidates import OPEN, SETTLED, Candidates
+from .candidates import OPEN, SETTLED, Candidates, within
 from .engine import EVERYTHING, Collection, Condition, Hit, PointId, Where, columns
 from .filters import time_range
 from .points import tie_break
@@ -406,12 +406,12 @@ class Search:
         """
         seen = self._seen
         most = self._listed_lexical if most_lexical is None else most_lexical
-        new = seen.add(near, terms, most)
+        known, others = seen.add(near, terms, most)
         if self._broad:
-            self._open += new
-            return
-        seen.settle([row for row in new if seen.is_known(row)])
-        self._open += [row for row in new if not seen.is_known(row)]
+            self._open += known
+        else:
+            seen.settle(known)
+        self._open += others
 
     def _settle(self) -> float:
         """Look up what decides the best k of the candidates; return the k-th best score.
@@ -465,7 +465,10 @@ class Search:
         elif query:
             where = Where(must=(among(seen.ids[row] for row in missing),))
             hits = self._collection.query(query, len(missing), where, fields=False)
-            for key, score in zip(*columns(hits), strict=True):
+            keys, scores = columns(hits)
+            if column is seen.cosine:
+                scores = within(scores)
+            for key, score in zip(keys, scores, strict=True):
                 column[seen.index[key]] = score
 
     def _visible(self, ids: Sequence[PointId]) -> set[PointId]:
@@ -525,10 +528,11 @@ class Search:
         """Return the conditions on time and importance that allow at most `slack` to lack."""
         conditions: list[Condition] = []
         seconds, importance = self._least(slack, bound)
-        if seconds > _YEAR_ONE:
+        known = self._attributes
+        if seconds > _YEAR_ONE and not known.all_have("created_at", seconds * MICROSECONDS):
             moment = datetime.fromtimestamp(seconds, UTC)
             conditions.append(time_range("created_at", gte=moment))
-        if importance > 0:
+        if importance > 0 and not known.all_have("importance", importance):
             conditions.append(
                 models.FieldCondition(key="importance", range=models.Range(gte=importance))
             )
@@ -588,7 +592,7 @@ class Search:
         out.best = [
             Ranked(
                 id=seen.ids[row],
-                cosine=min(1.0, max(-1.0, seen.cosine[row] or 0.0)),
+                cosine=seen.cosine[row] or 0.0,
                 lexical=seen.relative(seen.lexical[row] or 0.0),
                 semantic=seen.semantic(row),
                 recency=seen.recency(row),

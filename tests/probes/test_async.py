@@ -13,9 +13,9 @@ from typing import Any, Literal
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from mnemotrace import Memory
+from mnemotrace import Memory, accesses
 from mnemotrace.embedders.fingerprint import FIXED_TEXTS
-from mnemotrace.errors import MemoryClosedError
+from mnemotrace.errors import MemoryClosedError, StoreError
 from mnemotrace.flows.runtime import get_runtime
 from mnemotrace.llm.protocol import LLMRequest
 from mnemotrace.testing import FakeEmbedder, ScriptedLLM
@@ -246,6 +246,63 @@ def test_access_statistics_are_batched(open_memory: OpenMemory) -> None:
     assert seen.access_count == 20
     assert seen.last_accessed > record.last_accessed
     assert seen.version == 1
+
+
+def test_closing_waits_for_access_statistics_that_are_being_written(
+    open_memory: OpenMemory, delegating: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Probe 45, next of kin: a writing that has begun ends before the store is given back."""
+    monkeypatch.setattr(accesses, "MOST_RECORDS", 1)
+
+    class Slow(delegating):  # type: ignore[misc]
+        begun = threading.Event()
+        go_on = threading.Event()
+
+        def record_access(self, accesses: Any) -> None:
+            self.begun.set()
+            assert self.go_on.wait(10)
+            self.inner.record_access(accesses)
+
+    memory = open_memory("new", wrap=Slow)
+    record = memory.remember("a note")
+    memory.recall("note")
+    assert Slow.begun.wait(10)
+    closing = threading.Thread(target=memory.close)
+    closing.start()
+    closing.join(0.1)
+    assert closing.is_alive()
+    Slow.go_on.set()
+    closing.join(10)
+    seen = open_memory("new").get(record.id)
+    assert seen is not None
+    assert seen.access_count == 1
+
+
+def test_access_statistics_that_could_not_be_written_are_counted_again(
+    open_memory: OpenMemory, delegating: Any
+) -> None:
+    class Full(delegating):  # type: ignore[misc]
+        full = True
+
+        def record_access(self, accesses: Any) -> None:
+            if self.full:
+                raise StoreError("the disk is full")
+            self.inner.record_access(accesses)
+
+    memory = open_memory("new", wrap=Full)
+    record = memory.remember("a note")
+    log = memory._core._accesses
+    memory.recall("note")
+    with pytest.raises(StoreError):
+        get_runtime().run(log.write())
+    memory.recall("note")
+    assert {name: count for name, (count, _) in log.pending.items()} == {record.id: 2}
+    store: Any = memory.store
+    store.full = False
+    memory.close()
+    seen = open_memory("new").get(record.id)
+    assert seen is not None
+    assert seen.access_count == 2
 
 
 @pytest.mark.slow

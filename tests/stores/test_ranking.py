@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mnemotrace.stores import ranking as search
-from mnemotrace.stores.attributes import Attributes
+from mnemotrace.stores.attributes import MICROSECONDS, Attributes
 from mnemotrace.stores.backend import (
     WEIGHT_STEP,
     NewVersion,
@@ -424,6 +424,13 @@ def test_what_is_learnt_while_writing_is_what_the_index_says(make_embedded: Make
     for key in ("created_at", "importance"):
         assert learnt.highest(key) == asked.highest(key)
     assert learnt.estimate(EVERYTHING) == asked.estimate(EVERYTHING) == 20
+    oldest = times[19].timestamp() * MICROSECONDS
+    for known in (learnt, asked):
+        assert known.all_have("created_at", oldest - 1)
+        assert not known.all_have("created_at", oldest + 1)
+        assert known.all_have("importance", 0.0)
+        assert not known.all_have("importance", 1 / 64)
     store.erase(Selection(record_ids=("r19",)))
+    assert learnt.all_have("created_at", oldest + 1)
     assert learnt.highest("importance") == 18 / 32
     assert learnt.estimate(EVERYTHING) == 19
