@@ -425,11 +425,11 @@ def test_what_is_learnt_while_writing_is_what_the_index_says(make_embedded: Make
         assert learnt.highest(key) == asked.highest(key)
     assert learnt.estimate(EVERYTHING) == asked.estimate(EVERYTHING) == 20
     oldest = times[19].timestamp() * MICROSECONDS
-    for known in (learnt, asked):
-        assert known.all_have("created_at", oldest - 1)
-        assert not known.all_have("created_at", oldest + 1)
-        assert known.all_have("importance", 0.0)
-        assert not known.all_have("importance", 1 / 64)
+    for each in (learnt, asked):
+        assert each.all_have("created_at", oldest - 1)
+        assert not each.all_have("created_at", oldest + 1)
+        assert each.all_have("importance", 0.0)
+        assert not each.all_have("importance", 1 / 64)
     store.erase(Selection(record_ids=("r19",)))
     assert learnt.all_have("created_at", oldest + 1)
     assert learnt.highest("importance") == 18 / 32
