@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 import pytest
+from llama_index_instrumentation.span_handlers import SimpleSpanHandler
 from workflows import Context, Workflow, step
 from workflows.errors import WorkflowTimeoutError, WorkflowValidationError
 from workflows.events import Event, StartEvent, StopEvent
@@ -450,6 +451,36 @@ async def test_the_engine_still_asks_our_cached_step_table() -> None:
     assert len(calls) >= 2
     assert all(steps is calls[0] for steps in calls)
     assert set(calls[0]) == {"route", "search", "reply"}
+
+
+async def test_steps_are_spans_of_the_engine_only_while_somebody_takes_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`_dispatcher` is private: a release that stops looking there loses users' spans, or speed."""
+    wrapped = []
+    dispatcher = Oracle(timeout=10)._dispatcher._dispatcher
+    span_of = type(dispatcher).span
+
+    def span(self: Any, func: Any) -> Any:
+        wrapped.append(func.__name__)
+        return span_of(self, func)
+
+    monkeypatch.setattr(type(dispatcher), "span", span)
+    flow = Oracle(timeout=10)
+    assert await flow.run(text="tea")
+    assert wrapped == []
+    handler = SimpleSpanHandler()
+    dispatcher.root.add_span_handler(handler)
+    try:
+        assert await flow.run(text="tea")
+    finally:
+        dispatcher.root.span_handlers.remove(handler)
+    assert set(wrapped) >= {"route", "reply"}
+    names = {item.id_.split("-")[0].split(".")[-1] for item in handler.completed_spans}
+    assert names >= {"route", "reply"}
+    wrapped.clear()
+    assert await flow.run(text="tea")
+    assert wrapped == []
 
 
 async def test_a_step_added_later_is_seen_despite_the_cache() -> None:
