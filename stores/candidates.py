@@ -72,49 +72,55 @@ class Candidates:
         Returns:
             The new rows that may be seen: those with both signals, and the others.
         """
-        index, start = self.index, len(self.ids)
+        start = len(self.ids)
         keys, scores = columns(near)
-        if index:
-            keys, scores = _new(keys, scores, index)
-        index.update(zip(keys, range(start, start + len(keys)), strict=True))
-        self.ids += keys
-        self.cosine += within(scores)
-        self.lexical += [None] * len(keys)
+        if self.index:
+            keys, scores = _new(keys, scores, self.index)
+        self._append(keys, within(scores), [None] * len(keys))
         keys, scores = columns(terms)
-        matched = list(map(index.get, keys))
+        matched = list(map(self.index.get, keys))
         known = [row for row in matched if row is not None]
         if known:
             for row, score in zip(matched, scores, strict=True):
                 if row is not None:
                     self.lexical[row] = score
-            keys, scores = _new(keys, scores, index)
+            keys, scores = _new(keys, scores, self.index)
             known = [row for row in known if row >= start]
-        first = len(self.ids)
-        index.update(zip(keys, range(first, first + len(keys)), strict=True))
-        self.ids += keys
-        self.cosine += [None] * len(keys)
-        self.lexical += scores
+        self._append(keys, [None] * len(keys), scores)
         new = range(start, len(self.ids))
         self.most_lexical += [most_lexical] * len(new)
-        self.state += [OPEN] * len(new)
-        attributes = self._attributes.of(self.ids[start:])
-        if None in attributes:
-            for row, found in zip(new, attributes, strict=True):
-                if found is None:
-                    self.state[row] = HIDDEN
-                    self.odd.append(self.ids[row])
-            attributes = [found or (0.0, 0.0) for found in attributes]
-        if attributes:
-            created, importance = zip(*attributes, strict=True)
-            self.created += created
-            self.importance += importance
+        self._describe(new)
         self.score += self._scores(new)
-        both = set(known)
-        state = self.state
+        both, state = set(known), self.state
         return (
             [row for row in known if state[row] == OPEN],
             [row for row in new if row not in both and state[row] == OPEN],
         )
+
+    def _append(
+        self,
+        keys: list[PointId],
+        cosine: Sequence[float | None],
+        lexical: Sequence[float | None],
+    ) -> None:
+        first = len(self.ids)
+        self.index.update(zip(keys, range(first, first + len(keys)), strict=True))
+        self.ids += keys
+        self.cosine += cosine
+        self.lexical += lexical
+
+    def _describe(self, rows: range) -> None:
+        """Look up times and importances of new rows; those that lack one are hidden."""
+        self.state += [OPEN] * len(rows)
+        attributes = self._attributes.of(self.ids[rows.start : rows.stop])
+        if None in attributes:
+            for row, found in zip(rows, attributes, strict=True):
+                if found is None:
+                    self.hide(row)
+                    self.odd.append(self.ids[row])
+        pairs = [found or (0.0, 0.0) for found in attributes]
+        self.created += [created for created, _ in pairs]
+        self.importance += [importance for _, importance in pairs]
 
     def hide(self, row: int) -> None:
         """Note that a point may not be seen."""
