@@ -279,7 +279,7 @@ _last_position = 0
 
 
 def next_position() -> int:
-    """Return a place in a session after every one given so far, here or in earlier processes.
+    """Return a place after every one given so far, here or in earlier processes.
 
     Microseconds since the epoch, or one more than the last: whole numbers that a float holds.
     """
@@ -338,6 +338,6 @@ def save_request(
         expires_at=ends,
         pinned=pinned,
         session=checked_name(session, "session"),
-        position=next_position() if session and position is None else position,
+        position=next_position() if position is None else position,
         explicit_id=chosen is not None,
     )

@@ -308,8 +308,8 @@ class StorageBackend(Protocol):
     ) -> list[MemoryRecord]:
         """Return visible records in an order; unreadable rows are left out.
 
-        Ties in ``created_at`` are broken by id. Positions are only comparable, and then unique,
-        within one session.
+        Ties in ``created_at`` are broken by position, then by session and id; records without a
+        position are the oldest of one time. Positions are unique within one session only.
         """
         ...
 

@@ -63,12 +63,21 @@ def all_rows(
             return
 
 
-def _turn(payload: Mapping[str, Any], sign: int) -> tuple[Any, ...]:
-    """Return what orders rows of one time: session by session, in the order of their turns."""
-    session, position = payload.get("session"), payload.get("position")
-    if not isinstance(session, str) or not isinstance(position, (int, float)):
-        session, position = "", 0
-    return session, sign * position, tie_break(payload, sign)
+def _place(payload: Mapping[str, Any], sign: int) -> tuple[Any, ...]:
+    """Return what orders rows of one time: the place they were saved at, the lowest where untold.
+
+    Args:
+        payload: of the row.
+        sign: -1 for the last place first.
+    """
+    position = payload.get("position")
+    known = isinstance(position, (int, float)) and not isinstance(position, bool)
+    session = payload.get("session")
+    return (
+        sign * (position if known else -1),
+        session if isinstance(session, str) else "",
+        tie_break(payload, sign),
+    )
 
 
 def page_of(
@@ -76,7 +85,8 @@ def page_of(
 ) -> list[Row]:
     """Return one page by ``created_at``, whatever the engine does with ties.
 
-    Turns of one time are in the order in which they were saved, other ties by record id.
+    Records of one time are in the order in which they were saved, or its reverse where the newest
+    come first; those of which it is not known by record id.
     """
     wanted = offset + limit
     rows = collection.ordered("created_at", wanted + 1, where, descending=newest, fields=False)
@@ -93,7 +103,7 @@ def page_of(
     # Many may share a time; only what orders them is read of all.
     keys = collection.retrieve(list(times), fields=("record_id", "version", "session", "position"))
     sign = -1 if newest else 1
-    keys.sort(key=lambda row: (sign * times[row.id], *_turn(row.payload, sign)))
+    keys.sort(key=lambda row: (sign * times[row.id], *_place(row.payload, sign)))
     page = [row.id for row in keys[offset - start : wanted - start]]
     found = {row.id: row for row in collection.retrieve(page)}
     return [found[key] for key in page if key in found]

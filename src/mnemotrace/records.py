@@ -154,7 +154,8 @@ class MemoryRecord(BaseModel):
     session: str | None = None
     """The batch or session this was remembered in."""
     position: int | None = None
-    """The place within the session: a number that rises from turn to turn."""
+    """A number that rises from save to save: the place within the session, and among records of
+    one `created_at` the place in a list. None for what was saved before there was one."""
 
     @property
     def trace(self) -> Trace | None:

@@ -127,6 +127,8 @@ class Discovering(Handle):
     ) -> list[MemoryRecord]:
         """Return the records of a subtree, newest first; filters as in `recall`.
 
+        Of records of one `created_at`, such as those of a batch, the one saved last comes first.
+
         Args:
             scope: only this subtree.
             limit: the most to return.
