@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
 from mnemotrace import scopes
+from mnemotrace.checks import kind_of, shortened
 from mnemotrace.errors import InvalidInputError, RecordError
 from mnemotrace.records import ANALYSED_FIELDS, as_utc
 
@@ -95,7 +96,7 @@ def checked_text(content: Any, what: str = "content") -> str:
     A text of white space and invisible characters alone is blank.
     """
     if not isinstance(content, str):
-        raise RecordError(f"{what} must be a string, not {type(content).__name__}.")
+        raise RecordError(f"{what} must be a string, not {kind_of(content)}.")
     if not any(_is_visible(character) for character in content):
         raise RecordError(f"{what} is blank; there is nothing to remember. Nothing was stored.")
     return _checked_unicode(content, what)
@@ -104,7 +105,7 @@ def checked_text(content: Any, what: str = "content") -> str:
 def checked_query(query: Any) -> str:
     """Return a query, or raise InvalidInputError for one that asks nothing."""
     if not isinstance(query, str):
-        raise InvalidInputError(f"The query must be a string, not {type(query).__name__}.")
+        raise InvalidInputError(f"The query must be a string, not {kind_of(query)}.")
     if not any(_is_visible(character) for character in query):
         raise InvalidInputError("The query is empty; say what to recall.")
     return _checked_unicode(query, "The query")
@@ -264,7 +265,7 @@ def checked_metadata(value: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise RecordError(f"metadata must be a dict, not {value!r}.")
+        raise RecordError(f"metadata must be a dict, not {shortened(value)}.")
     from mnemotrace.stores.points import validate_metadata  # loads the engine's client
 
     copy = dict(value)

@@ -70,11 +70,11 @@ def _place(payload: Mapping[str, Any], sign: int) -> tuple[Any, ...]:
         payload: of the row.
         sign: -1 for the last place first.
     """
-    position = payload.get("position")
-    known = isinstance(position, (int, float)) and not isinstance(position, bool)
-    session = payload.get("session")
+    position, session = payload.get("position"), payload.get("session")
+    if not isinstance(position, (int, float)) or isinstance(position, bool):
+        position = -1
     return (
-        sign * (position if known else -1),
+        sign * position,
         session if isinstance(session, str) else "",
         tie_break(payload, sign),
     )

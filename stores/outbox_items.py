@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
+from mnemotrace.checks import kind_of, shortened
 from mnemotrace.errors import RecordError
 
 _MARK = "$"
@@ -149,7 +150,7 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, date):
         return {_MARK + "date": value.isoformat()}
     raise RecordError(
-        f"A save option or a metadata value is a {type(value).__name__} ({value!r:.80}), which "
+        f"A save option or a metadata value is {kind_of(value)} ({shortened(value, 80)}), which "
         "cannot be stored. Nothing was accepted; use text, numbers, booleans, None, dates, "
         "datetimes, lists or mappings."
     )

@@ -65,7 +65,7 @@ def checked_rows(items: Sequence[PendingSave]) -> list[ItemRow]:
         raise InvalidInputError("There is nothing to accept: the batch holds no texts.")
     seen: set[str] = set()
     rows: list[ItemRow] = []
-    for number, item in enumerate(items):
+    for number, item in enumerate(items, start=1):
         if item.record_id in seen:
             raise RecordError(
                 f"Record id {item.record_id!r} is in the batch twice. Nothing was accepted; give "

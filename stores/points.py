@@ -18,6 +18,7 @@ import numpy as np
 from qdrant_client import models
 
 from mnemotrace import scopes
+from mnemotrace.checks import kind_of, shortened
 from mnemotrace.errors import RecordError
 from mnemotrace.records import MemoryRecord, as_utc
 
@@ -201,8 +202,8 @@ def validate_metadata(metadata: Mapping[str, Any]) -> None:
         RecordError: naming the key and the value.
     """
     if not isinstance(metadata, Mapping):
-        raise RecordError(f"Metadata must be a mapping, not {type(metadata).__name__}.")
-    _check_value(metadata, "metadata", 0)
+        raise RecordError(f"Metadata must be a mapping, not {kind_of(metadata)}.")
+    _check_value(metadata, "metadata")
 
 
 def metadata_to_json(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -255,32 +256,58 @@ def _terms(metadata: Mapping[str, Any]) -> Iterator[str]:
                 yield metadata_term(key, item)
 
 
-def _check_value(value: Any, where: str, depth: int) -> None:
-    if depth > _MAX_METADATA_DEPTH:
-        raise RecordError(f"{where} is nested more than {_MAX_METADATA_DEPTH} levels deep.")
+def _check_value(value: Any, where: str, around: tuple[Any, ...] = ()) -> None:
+    """Refuse what cannot be stored.
+
+    Args:
+        value: what is looked at.
+        where: how a message names it.
+        around: the containers that it is in, the outermost first.
+    """
     if value is None or isinstance(value, (bool, datetime, date)):
         return
     if isinstance(value, str):
         _check_text(value, where)
     elif isinstance(value, int):
         if not -_LARGEST_INT - 1 <= value <= _LARGEST_INT:
-            raise RecordError(f"{where} is {value}, past 64 bits. Store it as a string.")
+            raise RecordError(
+                f"{where} is a whole number of more than 64 bits. Store it as a string."
+            )
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise RecordError(f"{where} is {value}. Use a finite number or None.")
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise RecordError(f"{where} has the key {key!r}. Keys must be strings.")
-            _check_text(key, f"A key of {where}")
-            _check_value(item, f"{where}[{key!r}]", depth + 1)
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            _check_value(item, f"{where}[{index}]", depth + 1)
+    elif isinstance(value, (Mapping, list, tuple)):
+        _check_depth(value, where, around)
+        within = (*around, value)
+        if isinstance(value, Mapping):
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise RecordError(
+                        f"{where} has the key {shortened(key)}. Keys must be strings."
+                    )
+                _check_text(key, f"A key of {where}")
+                _check_value(item, f"{where}[{shortened(key)}]", within)
+        else:
+            for index, item in enumerate(value):
+                _check_value(item, f"{where}[{index}]", within)
     else:
         raise RecordError(
-            f"{where} is a {type(value).__name__}, which cannot be stored. Use text, numbers, "
+            f"{where} is {kind_of(value)}, which cannot be stored. Use text, numbers, "
             "booleans, None, dates, times, lists or mappings of these."
+        )
+
+
+def _check_depth(value: Any, where: str, around: tuple[Any, ...]) -> None:
+    """Refuse a container that is nested too deeply, or in itself, without naming every level."""
+    if any(value is outer for outer in around):
+        raise RecordError(
+            f"{where} is one of the values that it is itself a part of, so it has no end. Store a "
+            "copy without that reference."
+        )
+    if len(around) >= _MAX_METADATA_DEPTH:
+        raise RecordError(
+            f"{where.partition(']')[0]}] is nested more than {_MAX_METADATA_DEPTH} levels deep. "
+            "Store it flatter, or as text, such as JSON."
         )
 
 

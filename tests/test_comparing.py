@@ -156,5 +156,5 @@ def test_markup_and_control_characters_stay_data() -> None:
 
 
 def test_a_run_without_a_trace_cannot_be_compared() -> None:
-    with pytest.raises(InvalidInputError, match="not NoneType"):
+    with pytest.raises(InvalidInputError, match="not None"):
         compare(a_run(), None)  # type: ignore[arg-type]

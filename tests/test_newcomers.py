@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mnemotrace import Flow, Memory, Recall, event_bus, reindex
+from mnemotrace.checks import kind_of
 from mnemotrace.errors import (
     ConfigurationError,
     InvalidInputError,
@@ -176,9 +177,7 @@ def test_a_slice_lists_its_own_subtrees_at_the_top(memory: Memory) -> None:
 @pytest.mark.parametrize("query", [None, 5, ["tea"], b"tea"])
 def test_a_query_of_another_type_is_told_apart_from_an_empty_one(query: Any) -> None:
     with Memory(llm=None, storage=":memory:", embedder=FakeEmbedder()) as memory:
-        with pytest.raises(
-            InvalidInputError, match=f"must be a string, not {type(query).__name__}"
-        ):
+        with pytest.raises(InvalidInputError, match=f"must be a string, not {kind_of(query)}"):
             memory.recall(query)
         with pytest.raises(InvalidInputError, match="empty"):
             memory.recall(" ")
@@ -238,14 +237,14 @@ def test_a_folder_removed_while_it_is_open_is_told_before_anything_is_lost(tmp_p
 def test_a_bad_text_of_a_batch_is_named_and_nothing_is_accepted(
     memory: Memory, bad: Any, kind: type[Exception]
 ) -> None:
-    with pytest.raises(kind, match=r"^Item 2 of remember_many: "):
+    with pytest.raises(kind, match=r"^Item 3 of remember_many: "):
         memory.remember_many(["tea", "rice", bad, "salt"])
     assert memory.info("/").record_count == 0
 
 
 def test_a_text_of_a_batch_outside_of_the_view_is_named(memory: Memory) -> None:
     memory.remember("tea", scope="/a")
-    with pytest.raises(ScopePermissionError, match=r"^Item 1 of remember_many: "):
+    with pytest.raises(ScopePermissionError, match=r"^Item 2 of remember_many: "):
         memory.slice(["/a"], read_only=False).remember_many(
             [{"content": "x", "scope": "/a"}, {"content": "y", "scope": "/b"}]
         )

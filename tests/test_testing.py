@@ -51,7 +51,7 @@ def test_vectors_of_several_lengths_are_refused() -> None:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("count", "1 vectors for 2 texts"),
+        ("count", "1 vector for 2 texts"),
         ("length", "length 65 for text 2"),
         ("nan", "NaN"),
         ("zeros", "zeros"),

@@ -1,4 +1,4 @@
-"""Arguments of any call, checked: paths, seconds, functions.
+"""Arguments of any call, checked: paths, seconds; and how messages name what was given.
 
 What makes up a save or a question is checked in `mnemotrace.flows.requests`.
 """
@@ -68,3 +68,39 @@ def checked_function(value: Any, name: str) -> Any:
     if value is not None and not callable(value):
         raise InvalidInputError(f"{name} must be a function or None, not {value!r}.")
     return value
+
+
+def kind_of(value: Any) -> str:
+    """Return what a value is, with its article, for a message: "an int", "a dict", "None"."""
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"{_article(name.lstrip('_'))} {name}"
+
+
+def _article(name: str) -> str:
+    """Return the article that a name takes when it is read aloud."""
+    if name[:2].isupper() and len(name) > 1:  # its first letter is said as one: an HTTPError
+        return "an" if name[0] in "AEFHILMNORSX" else "a"
+    start = name.lower()
+    vowel = start.startswith(("a", "e", "i", "o")) and not start.startswith(("eu", "one"))
+    return "an" if vowel or (start.startswith("un") and not start.startswith("uni")) else "a"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun: "1 text", "2 texts".
+
+    Args:
+        count: how many.
+        noun: of one.
+        plural: of several, where it is not `noun` with an s.
+    """
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def shortened(value: Any, most: int = 60) -> str:
+    """Return the `repr` of a value for a message, of at most about so many characters."""
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}..."

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
+from .checks import kind_of
 from .errors import InvalidInputError
 from .trace import Span, Trace, plain
 from .trace_views import format_value, visible
@@ -181,7 +182,7 @@ def compare(first: Trace, second: Trace) -> TraceComparison:
     for trace in (first, second):
         if not isinstance(trace, Trace):
             raise InvalidInputError(
-                f"compare() needs two traces, not {type(trace).__name__}. Run with trace='on', "
+                f"compare() needs two traces, not {kind_of(trace)}. Run with trace='on', "
                 "or read one with Trace.from_json()."
             )
     below = (first.children(), second.children())

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .capture import Kind, capture
-from .checks import checked_path
+from .checks import checked_path, kind_of
 from .config import MemoryConfig
 from .embedders.fingerprint import require_same
 from .embedders.service import EmbeddingService
@@ -288,7 +288,7 @@ class _Replaying:
         core = getattr(memory, "_core", None)
         if core is None:
             raise InvalidInputError(
-                f"replay() needs an open Memory, not {type(memory).__name__}; pass "
+                f"replay() needs an open Memory, not {kind_of(memory)}; pass "
                 "Memory(llm=None, storage=...) over the store to run on."
             )
         self._path = path

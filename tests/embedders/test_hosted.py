@@ -217,7 +217,7 @@ async def test_a_request_that_hangs_is_ended() -> None:
     ("vectors", "message"),
     [
         ([], "returned 0 vectors for 2 texts"),
-        ([[1.0]], "returned 1 vectors for 2 texts"),
+        ([[1.0]], "returned 1 vector for 2 texts"),
         ([[1.0], [2.0], [3.0]], "returned 3 vectors for 2 texts"),
         ([[1.0], [2.0, 3.0]], "different lengths: 1, 2"),
         ([[1.0], "abc"], "not a vector of numbers"),

@@ -294,7 +294,7 @@ async def test_a_store_opens_without_the_library_of_its_embedder(
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (None, "not from a NoneType"),
+        (None, "not from None"),
         (len, "not from a builtin_function_or_method"),
         ({"provider": "opnai"}, "did you mean 'openai'"),
         ({"provider": "openai", "config": {"model": "m"}}, "Did you mean 'model_name'"),

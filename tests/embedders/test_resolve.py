@@ -110,7 +110,7 @@ def test_a_name_that_is_near_none_gets_the_list_and_no_guess() -> None:
         ({"provider": "custom", "config": [1]}, "must be a dict, not a list"),
         ({"provider": "bundled", "config": {"threads": 2}}, "unknown here: threads"),
         ({"provider": None}, "unknown embedder provider None"),
-        (3, "int without an `embed`"),
+        (3, "an int without an `embed`"),
     ],
 )
 def test_a_wrong_specification_says_what_is_wrong(spec: Any, message: str) -> None:

@@ -307,7 +307,7 @@ async def test_a_reply_of_the_wrong_kind_is_named() -> None:
         async def complete(self, request: LLMRequest) -> Any:
             return "text"
 
-    with pytest.raises(LLMError, match="returned str from `complete`, not an LLMReply"):
+    with pytest.raises(LLMError, match="returned a str from `complete`, not an LLMReply"):
         await ask(Odd())
 
 

@@ -198,7 +198,7 @@ def test_a_lone_surrogate_is_refused_and_nothing_is_accepted(
     tmp_path: Path, item: PendingSave
 ) -> None:
     with Outbox(tmp_path) as outbox:
-        with pytest.raises(RecordError, match=r"text 1.*U\+D83D|Text 1.*U\+D83D") as caught:
+        with pytest.raises(RecordError, match=r"[Tt]ext 2.*U\+D83D") as caught:
             outbox.accept([save("a"), item])
         assert "Nothing was accepted" in str(caught.value)
         assert outbox.count() == 0

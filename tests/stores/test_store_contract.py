@@ -24,7 +24,7 @@ from mnemotrace.stores.backend import (
     StorageBackend,
     WriteBatch,
 )
-from mnemotrace.stores.points import point_id
+from mnemotrace.stores.points import point_id, validate_metadata
 from mnemotrace.stores.qdrant import QdrantStore
 from mnemotrace.stores.selection import Selection
 
@@ -167,11 +167,25 @@ def test_metadata_that_cannot_be_kept_is_refused_and_nothing_is_written(
     assert store.count(EVERYTHING) == 0
 
 
-def test_metadata_nested_without_end_is_refused(store: QdrantStore) -> None:
-    endless: dict[str, Any] = {}
-    endless["self"] = endless
-    with pytest.raises(RecordError, match="nested"):
-        save(store, version("a", metadata=endless))
+def test_metadata_without_end_is_refused_in_a_short_message(read_only: ReadOnly) -> None:
+    store = read_only(leave_empty)
+    endless: dict[str, Any] = {"list": [1]}
+    endless["list"].append(endless)
+    deep: Any = "x"
+    for _ in range(40):
+        deep = [deep]
+    for metadata, what in (
+        (endless, r"\['list'\]\S* is one of the values that it is itself a part of"),
+        ({"deep": deep}, r"metadata\['deep'\] is nested more than 32 levels deep"),
+        ({"k" * 500: object()}, "cannot be stored"),
+        ({"number": 10**5000}, "more than 64 bits"),
+    ):
+        with pytest.raises(RecordError, match=what) as caught:
+            save(store, version("a", metadata=metadata))
+        assert len(str(caught.value)) < 250
+    shared = {"twice": [1]}
+    shared["again"] = shared["twice"]  # the same list in two places has an end
+    validate_metadata(shared)
 
 
 def test_every_field_of_a_record_comes_back(store: QdrantStore) -> None:

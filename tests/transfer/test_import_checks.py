@@ -53,7 +53,7 @@ WRONG: list[tuple[Edit, str]] = [
     (put(2, created_at="yesterday"), "Line 2 .*created_at"),
     (put(2, scope="/a/../b"), "Line 2 .*scope"),
     (put(2, metadata=[1]), "Line 2 .*metadata"),
-    (put(2, metadata={"n": 2**70}), "Line 2 .*past 64 bits"),
+    (put(2, metadata={"n": 2**70}), "Line 2 .*more than 64 bits"),
     (put(2, metadata={"t": "x"}, metadata_types={"/t": ["datetime"]}), "Line 2 .*metadata"),
     (put(2, private="no"), "Line 2 .*'private' must be true or false, not 'no'"),
     (put(2, created_at="2026-01-01T00:00:00", content="a\ud800"), "Line 2 .*surrogate"),

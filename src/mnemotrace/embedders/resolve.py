@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from mnemotrace.checks import kind_of
 from mnemotrace.errors import ConfigurationError
 
 from .bundled import BundledEmbedder, WholeBundledEmbedder
@@ -74,7 +75,7 @@ def build_embedder(spec: Mapping[str, Any] | str) -> Embedder:
     if not isinstance(spec, Mapping | str):
         raise ConfigurationError(
             'an embedder is built from {"provider": ..., "config": {...}} or a provider\'s key, '
-            f"not from a {type(spec).__name__}"
+            f"not from {kind_of(spec)}"
         )
     embedder: Embedder = resolve_embedder(spec).embedder
     return embedder
@@ -112,7 +113,7 @@ def _from_mapping(spec: Mapping[str, Any]) -> EmbeddingService:
         )
     config = spec.get("config")
     if config is not None and not isinstance(config, Mapping):
-        raise ConfigurationError(f"embedder config must be a dict, not a {type(config).__name__}")
+        raise ConfigurationError(f"embedder config must be a dict, not {kind_of(config)}")
     return _from_provider(spec["provider"], config or {})
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnemotrace.capture import Kind, capturing
+from mnemotrace.checks import counted, kind_of
 from mnemotrace.errors import ConfigurationError, EmbedderError
 from mnemotrace.straight import in_loop
 
@@ -254,7 +255,7 @@ class EmbeddingService:
     def _failed(self, error: Exception, texts: list[str]) -> EmbedderError:
         """Return what to raise for an exception of the embedder."""
         return EmbedderError(
-            f"the embedder {self.name} failed on {_count(texts)}: "
+            f"the embedder {self.name} failed on {counted(len(texts), 'text')}: "
             f"{type(error).__name__}: {str(error)[:300]}. Check the embedder and try again; "
             "nothing was changed."
         )
@@ -310,11 +311,11 @@ class EmbeddingService:
     def _rows(self, raw: Any, expected: int, offset: int) -> list[Vectors]:
         """Split an answer into its vectors, after checking their number."""
         if raw is None or isinstance(raw, str | bytes | Mapping):
-            raise self._bad(f"returned {type(raw).__name__}, not a list of vectors")
+            raise self._bad(f"returned {kind_of(raw)}, not a list of vectors")
         try:
             items = list(raw)
         except TypeError:
-            raise self._bad(f"returned {type(raw).__name__}, not a list of vectors") from None
+            raise self._bad(f"returned {kind_of(raw)}, not a list of vectors") from None
         self._counted(items, expected)
         rows = []
         for number, item in enumerate(items, start=offset + 1):
@@ -333,11 +334,17 @@ class EmbeddingService:
     def _counted(self, items: Any, expected: int) -> None:
         if len(items) != expected:
             flat = len(items) > 0 and np.ndim(items[0]) == 0
-            hint = " (a flat list of numbers: it must return a list of vectors)" if flat else ""
-            raise self._bad(f"returned {len(items)} vectors for {expected} texts{hint}")
+            hint = ", or a flat list of numbers" if flat else ""
+            raise self._bad(
+                f"returned {counted(len(items), 'vector')} for {counted(expected, 'text')}{hint}"
+            )
 
     def _bad(self, what: str) -> EmbedderError:
-        return EmbedderError(f"the embedder {self.name} {what}. Nothing was changed.")
+        return EmbedderError(
+            f"the embedder {self.name} {what}. It must return a list with one vector for each text, "
+            "in the order of the texts: finite numbers, not all zero, and all vectors of one length. "
+            "Nothing was changed."
+        )
 
 
 class _Call:
@@ -384,7 +391,7 @@ def _find_calls(embedder: Any) -> tuple[_Call, _Call]:
     if documents is None:
         if not callable(embedder):
             raise ConfigurationError(
-                f"embedder is a {type(embedder).__name__} without an `embed` method: pass a "
+                f"embedder is {kind_of(embedder)} without an `embed` method: pass a "
                 "function from a list of texts to a list of vectors (for example the object's "
                 "own method: embedder=model.embed_documents), an object with `embed`, "
                 'or "bundled"'
@@ -413,7 +420,3 @@ def _positive_attribute(embedder: Any, name: str) -> int | None:
             f"the embedder's `{name}` is {value!r}: it must be a whole number above 0"
         )
     return int(value)
-
-
-def _count(texts: Sequence[str]) -> str:
-    return "1 text" if len(texts) == 1 else f"{len(texts)} texts"

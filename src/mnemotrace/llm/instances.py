@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mnemotrace.checks import kind_of
 from mnemotrace.errors import LLMError
 
 from .protocol import LLMReply, LLMRequest
@@ -116,7 +117,7 @@ def reply(answer: Any, name: str) -> LLMReply:
     text = _text(answer)
     if text is None:
         raise LLMError(
-            f"the language model {name} returned {type(answer).__name__}, where a text is needed"
+            f"the language model {name} returned {kind_of(answer)}, where a text is needed"
         )
     tokens_in, tokens_out = _tokens(answer)
     return LLMReply(text, model=name, tokens_in=tokens_in, tokens_out=tokens_out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from mnemotrace.checks import kind_of
 from mnemotrace.errors import ConfigurationError, LLMUnavailableError
 
 from .instances import (
@@ -77,7 +78,7 @@ def resolve_llm(spec: Any) -> LLM:
         settings = {name: getattr(spec, name, None) for name in _PARAMETERS}
         return _litellm(model, {name: v for name, v in settings.items() if v is not None})
     raise ConfigurationError(
-        f"llm is a {type(spec).__name__}, which cannot be asked anything: pass a model name such "
+        f"llm is {kind_of(spec)}, which cannot be asked anything: pass a model name such "
         'as "gpt-4o-mini" or "ollama/llama3.2", a function from a prompt to a text, an object '
         "with `complete`, or None for no model"
     )

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from mnemotrace.capture import capturing
+from mnemotrace.checks import kind_of
 from mnemotrace.errors import LLMError, LLMUnavailableError
 from mnemotrace.prompts import VERSION
 from mnemotrace.trace import note, note_content, span
@@ -274,7 +275,7 @@ class LLMService:
             raise _wrapped(error) from error
         if not isinstance(reply, LLMReply):
             raise LLMError(
-                f"the language model object returned {type(reply).__name__} from `complete`, "
+                f"the language model object returned {kind_of(reply)} from `complete`, "
                 "not an LLMReply"
             )
         return reply

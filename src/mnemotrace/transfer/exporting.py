@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from mnemotrace import __version__
-from mnemotrace.checks import checked_path
+from mnemotrace.checks import checked_path, kind_of
 from mnemotrace.errors import InvalidInputError, StoreNotWritableError
 from mnemotrace.records import MemoryRecord, utc_now
 from mnemotrace.stores.backend import Facet, StorageBackend
@@ -69,7 +69,7 @@ def export(
     write = getattr(target, "write", None)
     if not callable(write):
         raise InvalidInputError(
-            f"An export goes to a path or to an open file, not to {type(target).__name__}."
+            f"An export goes to a path or to an open file, not to {kind_of(target)}."
         )
     if isinstance(target, io.TextIOBase) or hasattr(target, "encoding"):
         return _write(lines, write)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Literal, get_args
 
 from mnemotrace import scopes
-from mnemotrace.checks import checked_path
+from mnemotrace.checks import checked_path, kind_of
 from mnemotrace.embedders.fingerprint import require_same
 from mnemotrace.embedders.lexical import encode_document, text_hash
 from mnemotrace.errors import (
@@ -150,7 +150,7 @@ def opened(source: Source) -> Iterator[IO[bytes]]:
     read = getattr(source, "read", None)
     if not callable(read):
         raise InvalidInputError(
-            f"An import is from a path or an open file, not from {type(source).__name__}."
+            f"An import is from a path or an open file, not from {kind_of(source)}."
         )
     with tempfile.TemporaryFile() as copy:  # it may be a pipe
         piece = read(1 << 20)

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mnemotrace.checks import checked_seconds
+from mnemotrace.checks import checked_seconds, kind_of
 from mnemotrace.errors import InvalidInputError, ScopePermissionError
 from mnemotrace.flows.requests import (
     BATCH,
@@ -171,12 +171,12 @@ class Saving(Handle):
         }
         if isinstance(contents, (str, bytes, Mapping)) or not isinstance(contents, Iterable):
             raise InvalidInputError(
-                f"remember_many takes a list of texts, not a {type(contents).__name__}; use "
+                f"remember_many takes a list of texts, not {kind_of(contents)}; use "
                 "remember() for a single one."
             )
         batch = f"{BATCH}{uuid.uuid4().hex}"
         requests: list[SaveRequest] = []
-        for number, entry in enumerate(contents):
+        for number, entry in enumerate(contents, start=1):
             own = dict(entry) if isinstance(entry, Mapping) else {"content": entry}
             unknown = own.keys() - shared.keys() - {"content", "scope", "record_id"}
             if unknown or "content" not in own:

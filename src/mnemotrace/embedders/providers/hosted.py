@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnemotrace import litellm_loop
+from mnemotrace.checks import counted
 from mnemotrace.embedders import windows
 from mnemotrace.errors import EmbedderError
 from mnemotrace.trace import note, span
@@ -175,8 +176,9 @@ class HostedEmbedder(ProviderEmbedder):
             note(model=self.name, tokens_in=reply.tokens, cost=reply.cost)
         if len(reply.vectors) != len(batch):
             raise EmbedderError(
-                f"the embedder {self.name} returned {len(reply.vectors)} vectors for "
-                f"{len(batch)} texts. Nothing was changed."
+                f"the embedder {self.name} returned "
+                f"{counted(len(reply.vectors), 'vector')} for {counted(len(batch), 'text')}, where "
+                "each text needs one. Nothing was changed; try again, or use another model."
             )
         return reply
 
