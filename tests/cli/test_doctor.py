@@ -18,7 +18,7 @@ def test_a_healthy_memory_is_code_0(cli: Cli, remember: Callable[..., str]) -> N
     done = cli("doctor")
     assert done.err == ""
     assert any(line.startswith("ok       records       1 record(s)") for line in done.lines)
-    assert done.lines[-1] == ".mnemotrace/memory: healthy, 0 problem(s)."
+    assert done.lines[-1] == ".mnemotrace/memory: healthy, 0 problems."
 
 
 def test_a_damaged_one_is_code_1_and_a_locked_one_3(cli: Cli, tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_damaged_one_is_code_1_and_a_locked_one_3(cli: Cli, tmp_path: Path) ->
     done = cli("doctor", "--storage", str(store), code=1)
     assert any(line.startswith("PROBLEM  manifest") for line in done.lines)
     assert "\x1b" not in done.out
-    assert done.lines[-1].endswith("problems, 1 problem(s).")
+    assert done.lines[-1].endswith("problems, 1 problem.")
 
 
 def test_a_place_without_a_memory_is_code_0_and_a_wrong_one_1(cli: Cli, tmp_path: Path) -> None:

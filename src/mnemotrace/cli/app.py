@@ -16,7 +16,14 @@ from mnemotrace.errors import MnemotraceError
 from . import browsing, checking, exchanging, reading, writing
 from .examples import epilog
 from .options import AsJson, Storage
-from .output import OutputClosedError, TextOutput, logs_on_stderr, one_line, print_json
+from .output import (
+    OutputClosedError,
+    TextOutput,
+    logs_on_stderr,
+    note,
+    one_line,
+    print_json,
+)
 
 FAILED = 1
 INTERRUPTED = 130
@@ -127,7 +134,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except (MnemotraceError, ImportError, TimeoutError) as error:
-        typer.echo(f"mnemotrace: {one_line(str(error) or type(error).__name__)}", err=True)
+        note(f"mnemotrace: {one_line(str(error) or type(error).__name__)}")
         return FAILED
     return 0
 

@@ -6,9 +6,14 @@ from typing import Annotated
 
 import typer
 
-from .options import AsJson, Storage
-from .output import echo, one_line, print_json
+from mnemotrace.checks import counted
 
+from .fitting import HANG, is_narrow, row, terminal_width
+from .options import AsJson, Storage
+from .output import echo, one_line, print_json, say
+
+COLUMN = 23
+"""Where messages begin on a wide terminal."""
 _MARKS = {"ok": "ok", "note": "note", "problem": "PROBLEM", "unknown": "unknown"}
 
 
@@ -30,9 +35,13 @@ def doctor(
     if as_json:
         print_json(report.to_json())
         raise typer.Exit(report.exit_code)
+    width = terminal_width()
     for check in report.checks:
-        echo(f"{_MARKS[check.status]:<8} {check.name:<13} {one_line(check.message)}")
+        heading = f"{_MARKS[check.status]:<8} {check.name:<13}"
+        echo(row(heading, one_line(check.message), width, COLUMN))
         if check.remedy and check.status != "ok":
-            echo(f"{'':<22} {one_line(check.remedy)}")
-    echo(f"\n{one_line(report.place)}: {report.status}, {len(report.problems)} problem(s).")
+            echo(
+                row(HANG, one_line(check.remedy), width, len(HANG) if is_narrow(width) else COLUMN)
+            )
+    say(f"\n{one_line(report.place)}: {report.status}, {counted(len(report.problems), 'problem')}.")
     raise typer.Exit(report.exit_code)

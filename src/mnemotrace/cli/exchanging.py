@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from mnemotrace.checks import counted
 from mnemotrace.errors import ImportConflictError
 
 from .options import (
@@ -23,7 +24,7 @@ from .options import (
     key_values,
     open_memory,
 )
-from .output import BinaryOutput, echo, note, one_line, print_json, progress_bar
+from .output import BinaryOutput, note, one_line, print_json, progress_bar, say
 
 if TYPE_CHECKING:
     from mnemotrace.transfer.importing import Imported
@@ -78,7 +79,8 @@ def export(
     if as_json:
         print_json({"file": file, "records": int(done), "versions": done.versions})
     else:
-        echo(f"Exported {_many(int(done))} ({done.versions} versions) to {one_line(file)}.")
+        versions = counted(done.versions, "version")
+        say(f"Exported {counted(int(done), 'record')} ({versions}) to {one_line(file)}.")
 
 
 def import_file(
@@ -131,8 +133,9 @@ def import_file(
         print_json(_import_json(done))
         return
     verb = "Would import" if dry_run else "Imported"
-    echo(
-        f"{verb} {_many(done.added + done.replaced + done.completed)} ({done.versions} versions): "
+    count = counted(done.added + done.replaced + done.completed, "record")
+    say(
+        f"{verb} {count} ({counted(done.versions, 'version')}): "
         f"{done.added} new, {done.replaced} replaced, {done.completed} completed; "
         f"{done.unchanged} unchanged, {done.skipped} skipped."
     )
@@ -184,8 +187,4 @@ def reindex(
     if as_json:
         print_json({"embedder": embedder, "versions": count})
     else:
-        echo(f"Embedded {count} version{'' if count == 1 else 's'} with {one_line(embedder)}.")
-
-
-def _many(count: int) -> str:
-    return f"{count} record{'' if count == 1 else 's'}"
+        say(f"Embedded {counted(count, 'version')} with {one_line(embedder)}.")

@@ -9,7 +9,6 @@ import io
 import json
 import logging
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,10 +21,10 @@ from mnemotrace.errors import InvalidInputError
 from mnemotrace.records import MemoryMatch, MemoryRecord, Recall
 from mnemotrace.trace_views import visible
 
+from .fitting import HANG, LEAST_WIDTH, columns_of, fitted, flowed, row, terminal_width
+
 LIST_WIDTH = 100
 """Characters of a text in a listing; `show` prints all of it."""
-LEAST_WIDTH = 30
-"""Of them at least, however narrow the terminal is."""
 INDENT = "   "
 MATCH_LINES = 3
 """Lines of a terminal that the text of a match may take; a pipe gets all of it in one."""
@@ -47,14 +46,19 @@ def echo(text: str) -> None:
         raise OutputClosedError from None
 
 
+def say(text: str, hang: str = HANG) -> None:
+    """Print text as `echo` does, its long lines broken to fit the terminal."""
+    echo(fitted(text, terminal_width(), hang))
+
+
 def print_json(value: Any) -> None:
     """Print JSON with every script readable."""
     echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def note(text: str) -> None:
-    """Say something to the person on stderr."""
-    typer.echo(text, err=True)
+    """Say something to the person on stderr; in one line, but on a terminal that has no room."""
+    typer.echo(fitted(text, columns_of(sys.stderr.isatty())), err=True)
 
 
 class TextOutput(io.TextIOBase):
@@ -183,26 +187,26 @@ def record_json(record: MemoryRecord) -> dict[str, Any]:
     return record.model_dump(mode="json")
 
 
-def terminal_width() -> int | None:
-    """Return the columns of the terminal that results are printed to; None when it is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
 def record_line(record: MemoryRecord, width: int | None = None) -> str:
     """Return a record as one line of a listing: id, date, scope, text.
 
     Args:
-        width: columns of the terminal, which the text is cut to as far as it leaves room for it.
+        record: it is.
+        width: columns of the terminal, which the text is cut to. Where they do not leave it enough
+            room, it stands below the rest; ids are never cut, for commands need the whole of one.
     """
-    private = "  [private]" if record.private else ""
-    place = one_line(record.scope)
-    head = f"{one_line(record.id)}  {day(record.created_at)}  {place}{private}  "
+    private = "[private]" if record.private else ""
+    head = [one_line(record.id), day(record.created_at), one_line(record.scope), private]
     if width is None:
-        return head + shorten(record.content)
+        return flowed([*head, shorten(record.content)], None)
     from rich.cells import cell_len
 
-    room = min(max(width - cell_len(head), LEAST_WIDTH), LIST_WIDTH)
-    return head + folded(record.content, room, 1)[0]
+    first = flowed(head, None) + "  "
+    room = min(width - cell_len(first), LIST_WIDTH)
+    if room >= LEAST_WIDTH:
+        return first + folded(record.content, room, 1)[0]
+    text = folded(record.content, min(width - len(INDENT), LIST_WIDTH), 1)[0]
+    return f"{flowed(head, width, INDENT)}\n{INDENT}{text}"
 
 
 def folded(text: str, width: int, most: int) -> list[str]:
@@ -225,8 +229,13 @@ def folded(text: str, width: int, most: int) -> list[str]:
     return lines or [""]
 
 
-def record_page(record: MemoryRecord) -> str:
-    """Return everything a person may want to know of a record, its text last."""
+def record_page(record: MemoryRecord, width: int | None = None) -> str:
+    """Return everything a person may want to know of a record, its text last.
+
+    Args:
+        record: it is.
+        width: columns of the terminal, which lines are broken to; None to leave them as they are.
+    """
     rows = [
         ("id", record.id),
         ("scope", record.scope),
@@ -250,8 +259,8 @@ def record_page(record: MemoryRecord) -> str:
     if record.metadata:
         data = record.model_dump(mode="json", include={"metadata"})["metadata"]
         rows.append(("metadata", json.dumps(data, ensure_ascii=False)))
-    lines = [f"{name:<12}{one_line(value)}" for name, value in rows]
-    return "\n".join([*lines, "", printable(record.content)])
+    lines = [row(name, one_line(value), width, 12) for name, value in rows]
+    return "\n".join([*lines, "", fitted(printable(record.content), width, "")])
 
 
 def match_lines(rank: int, match: MemoryMatch, width: int | None = None) -> str:
@@ -259,23 +268,19 @@ def match_lines(rank: int, match: MemoryMatch, width: int | None = None) -> str:
 
     Args:
         width: columns of the terminal: the text takes a few lines of it and ends in an ellipsis
-            where there is more, and the reasons stand below where they do not fit; None for the
-            whole text in one line.
+            where there is more, and what does not fit beside the id stands below it; None for
+            the whole text in one line.
     """
     record = match.record
     reasons = ", ".join(match.match_reasons) or "-"
     private = " [private]" if record.private else ""
     head = f"{rank}. [{match.score:.2f}] "
-    where = f"{one_line(record.id)}  {day(record.created_at)}  {one_line(record.scope)}{private}"
-    why = f"({one_line(reasons)})"
+    place = f"{one_line(record.scope)}{private}"
+    where = [one_line(record.id), day(record.created_at), place, f"({one_line(reasons)})"]
     if width is None:
-        return f"{head}{one_line(record.content)}\n{INDENT}{where}  {why}"
-    from rich.cells import cell_len
-
-    room = max(width - len(INDENT), LEAST_WIDTH)
-    text = folded(head + record.content, room, MATCH_LINES)
-    fits = cell_len(where) + cell_len(why) + 2 <= room
-    return f"\n{INDENT}".join([*text, f"{where}  {why}"] if fits else [*text, where, why])
+        return f"{head}{one_line(record.content)}\n{INDENT}{flowed(where, None)}"
+    text = folded(head + record.content, width - len(INDENT), MATCH_LINES)
+    return f"\n{INDENT}".join([*text, flowed(where, width, INDENT, INDENT).removeprefix(INDENT)])
 
 
 def match_json(match: MemoryMatch) -> dict[str, Any]:

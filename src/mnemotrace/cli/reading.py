@@ -8,6 +8,7 @@ import typer
 
 from mnemotrace.errors import RecordNotFoundError
 
+from .fitting import row, terminal_width
 from .options import (
     AsJson,
     Asker,
@@ -40,7 +41,7 @@ from .output import (
     record_json,
     record_line,
     record_page,
-    terminal_width,
+    say,
     tree_json,
 )
 
@@ -149,7 +150,7 @@ def explain(
     if as_json:
         print_json(found.to_json())
     else:
-        echo(str(found))
+        say(str(found))
 
 
 def list_records(
@@ -222,7 +223,8 @@ def show(
         data = [record_json(version) for version in versions]
         print_json(data if history else data[0])
     else:
-        echo("\n\n".join(record_page(version) for version in versions))
+        width = terminal_width()
+        echo("\n\n".join(record_page(version, width) for version in versions))
 
 
 def tree(
@@ -239,7 +241,7 @@ def tree(
     if as_json:
         print_json(tree_json(text))
     else:
-        echo(printable(text))
+        say(printable(text))
 
 
 def info(
@@ -263,5 +265,6 @@ def info(
         ("categories", ", ".join(summary.categories) or "-"),
         ("scopes below", ", ".join(summary.child_scopes) or "-"),
     )
+    width = terminal_width()
     for name, value in rows:
-        echo(f"{name:<14}{one_line(value)}")
+        echo(row(name, one_line(value), width, 14))

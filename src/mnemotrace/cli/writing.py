@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from mnemotrace.checks import counted
 from mnemotrace.errors import RecordNotFoundError
 from mnemotrace.records import Forgotten
 
+from .fitting import terminal_width
 from .options import (
     AsJson,
     Categories,
@@ -26,7 +28,7 @@ from .options import (
     parse_time,
     stdin_text,
 )
-from .output import echo, print_json, record_json, record_line
+from .output import echo, print_json, record_json, record_line, say
 
 
 def remember(
@@ -87,7 +89,7 @@ def remember(
     if as_json:
         print_json(record_json(record))
     else:
-        echo(record_line(record))
+        echo(record_line(record, terminal_width()))
 
 
 def forget(
@@ -141,7 +143,7 @@ def forget(
     if as_json:
         print_json(_forgotten_json(gone))
     else:
-        echo(_count("Forgot", gone))
+        say(_count("Forgot", gone))
 
 
 def reset(
@@ -154,7 +156,7 @@ def reset(
     if as_json:
         print_json(_forgotten_json(gone))
     else:
-        echo(_count("Erased", gone))
+        say(_count("Erased", gone))
 
 
 def _forgotten_json(gone: Forgotten) -> dict[str, Any]:
@@ -167,4 +169,4 @@ def _forgotten_json(gone: Forgotten) -> dict[str, Any]:
 
 
 def _count(verb: str, number: int) -> str:
-    return f"{verb} {int(number)} record{'' if number == 1 else 's'}."
+    return f"{verb} {counted(int(number), 'record')}."

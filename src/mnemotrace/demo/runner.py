@@ -71,7 +71,9 @@ def run_demo(storage: str | None = None, out: TextIO | None = None) -> None:
     from rich.console import Console
 
     file = out or sys.stdout
-    console = Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    # A pipe gets whole lines, a terminal none that are wider than it is.
+    wraps = not file.isatty()
+    console = Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=wraps)
     turns = read_transcript()
     meetings = {(turn.date, turn.meeting) for turn in turns}
     began = time.perf_counter()
@@ -90,7 +92,7 @@ def run_demo(storage: str | None = None, out: TextIO | None = None) -> None:
             _print_answer(console, question, answer)
         _heading(console, "Trace: the steps of the last recall")
         if answer.trace is not None:
-            console.print(answer.trace.render(_width(console)))
+            console.print(answer.trace.render(_width(console)), soft_wrap=True)
     if storage:
         console.print(
             f"\nThe memory is kept in {storage}. Ask it more:\n"
