@@ -48,6 +48,27 @@ def test_remember_keeps_every_option(cli: Cli) -> None:
     assert record["created_at"] == "2025-09-30T00:00:00Z"
 
 
+def test_remember_takes_the_time_from_when_on_and_until_when(cli: Cli) -> None:
+    record = cli(
+        *("remember", "The new code is 1234.", "--no-llm", "--json"),
+        *("--valid-from", "2030-01-01T09:00+09:00", "--expires-at", "2031-01-01"),
+    ).json
+    assert record["valid_from"] == "2030-01-01T00:00:00Z"
+    assert record["expires_at"] == "2031-01-01T00:00:00Z"
+    assert cli("list").out == ""
+    assert "1234" in cli("list", "--as-of", "2030-06-01").out
+    assert cli("list", "--as-of", "2031-06-01").out == ""
+    cli("remember", "The sale is on.", "--no-llm", "--expires-at", "2020-01-01")
+    assert cli("list").out == ""
+
+
+def test_texts_of_one_time_are_listed_as_they_were_saved(cli: Cli, remember: Remember) -> None:
+    texts = [f"Note {number}." for number in range(6)]
+    for text in texts:
+        remember(text, "--created-at", "2025-03-01")
+    assert [line.split("  ")[-1] for line in cli("list").lines] == texts[::-1]
+
+
 def test_a_dash_reads_standard_input(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     piped = io.BytesIO("부두는 아홉 시에 닫힙니다.\n둘째 줄\n".encode())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(piped))

@@ -42,7 +42,7 @@ def filled(_filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_memory_moves_through_a_file(cli: Cli, remember: Remember) -> None:
     remember("The harbour closes at nine.", "--scope", "/port", "--id", "h")
     remember("Ida's birthday is in May.", "--source", "ida", "--private")
-    assert cli("export", "m.jsonl").out == "Exported 1 record (1 versions) to m.jsonl.\n"
+    assert cli("export", "m.jsonl").out == "Exported 1 record (1 version) to m.jsonl.\n"
     done = cli("export", "m.jsonl", "--include-private", "--json").json
     assert done == {"file": "m.jsonl", "records": 2, "versions": 2}
     plan = cli("import", "m.jsonl", "--storage", "copy", "--dry-run")
@@ -166,6 +166,10 @@ def test_every_example_in_the_help_works_in_the_order_they_are_listed(
     import shlex
 
     (tmp_path / "note.txt").write_text("The ferry is red.", "utf-8")
+    (tmp_path / "my_embedder.py").write_text(
+        "def embed(texts):\n    return [[1.0, float(len(text))] for text in texts]\n", "utf-8"
+    )
+    monkeypatch.delitem(sys.modules, "my_embedder", raising=False)
     (tmp_path / "question.txt").write_text("Where does Ana live?", "utf-8")
     for command, examples in EXAMPLES.items():
         shown = cli(command, "--help").out

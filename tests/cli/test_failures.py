@@ -46,6 +46,7 @@ def test_where_there_is_no_memory_a_reader_says_so_and_makes_none(
         ("forget", "nobody", "--yes"),
         ("list", "--scope", "/a\x00"),
         ("list", "--storage", "chroma"),
+        ("remember", "x", "--valid-from", "2030-01-01", "--expires-at", "2029-01-01"),
     ],
 )
 def test_an_error_is_one_line_on_stderr(
@@ -82,6 +83,31 @@ def test_a_wrong_command_line_is_code_2_and_makes_no_memory(
     assert done.out == ""
     assert "Error:" in done.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "accepted"),
+    [
+        (("remember", "x", "--importance", "nan"), "'nan'", "a number from 0 to 1"),
+        (("remember", "x", "--importance", "7"), "'7'", "a number from 0 to 1"),
+        (("remember", "x", "--importance", "high"), "'high'", "a number from 0 to 1"),
+        (("remember", "x", "--metadata", "foo"), "'foo'", "KEY=VALUE"),
+        (("remember", "x", "--metadata", "=v"), "'=v'", "KEY=VALUE"),
+        (("remember", "x", "--valid-from", "soon"), "'soon'", "2025-09-30"),
+        (("remember", "x", "--expires-at", "2025-13-01"), "'2025-13-01'", "2025-09-30"),
+        (("list", "--limit", "-1"), "'-1'", "a whole number, 0 or more"),
+        (("list", "--offset", "1.5"), "'1.5'", "a whole number, 0 or more"),
+        (("tree", "--max-depth", "x"), "'x'", "a whole number, 0 or more"),
+        (("recall", "x", "--depth", "medium"), "'medium'", "deep or shallow"),
+        (("import", "f", "--on-conflict", "ask"), "'ask'", "error, skip or replace"),
+        (("reindex", "bundled", "--batch-size", "0"), "'0'", "a whole number, 1 or more"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_option_and_what_is_accepted(
+    cli: Cli, words: tuple[str, ...], given: str, accepted: str
+) -> None:
+    error = cli(*words, code=2).err.splitlines()[-1]
+    assert f"'{words[-2]}'" in error and given in error and accepted in error
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(cli: Cli, tmp_path: Path) -> None:

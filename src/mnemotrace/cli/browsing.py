@@ -10,7 +10,7 @@ import typer
 
 from mnemotrace.errors import ConfigurationError
 
-from .options import IncludePrivate, NoLlm, Storage, Viewer, open_memory
+from .options import Embedder, IncludePrivate, NoLlm, Storage, Viewer, open_memory
 from .output import note
 
 
@@ -21,6 +21,7 @@ def browse(
         bool, typer.Option("--read-only", help="Neither forget records nor retry saves.")
     ] = False,
     no_llm: NoLlm = False,
+    embedder: Embedder = None,
     storage: Storage = None,
 ) -> None:
     """Look around in a memory: scopes, records, history, live recalls. Keyboard only; ? helps.
@@ -38,7 +39,7 @@ def browse(
     from mnemotrace.stores.open import default_folder
     from mnemotrace.tui.app import BrowseApp
 
-    with open_memory(storage, llm=not no_llm) as memory:
+    with open_memory(storage, llm=not no_llm, embedder=embedder) as memory:
         app = BrowseApp(
             memory,
             storage or str(default_folder() / "memory"),

@@ -8,8 +8,9 @@ import typer
 
 from mnemotrace.checks import counted
 
+from .embedding import named_embedder
 from .fitting import HANG, is_narrow, row, terminal_width
-from .options import AsJson, Storage
+from .options import AsJson, Embedder, Storage
 from .output import echo, one_line, print_json, say
 
 COLUMN = 23
@@ -22,6 +23,7 @@ def doctor(
         bool, typer.Option("--offline", help="Do not ask a hosted embedder, which costs a request.")
     ] = False,
     as_json: AsJson = False,
+    embedder: Embedder = None,
     storage: Storage = None,
 ) -> None:
     """Check a memory and what it runs on, and say what is wrong; nothing is changed.
@@ -31,7 +33,8 @@ def doctor(
     """
     from mnemotrace.doctor import examine
 
-    report = examine(storage, network=not offline)
+    with named_embedder(embedder) as used:
+        report = examine(storage, embedder=used, network=not offline)
     if as_json:
         print_json(report.to_json())
         raise typer.Exit(report.exit_code)

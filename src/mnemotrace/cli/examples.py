@@ -7,7 +7,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "remember": (
         'mnemotrace remember "We chose PostgreSQL." --scope /shop --category decision --id pg',
         'mnemotrace remember "Ana: I live in Oslo." --session monday --source ana --private',
+        'mnemotrace remember "Use the new door code." --valid-from 2026-12-01 --expires-at 2027-06-01',
         "mnemotrace remember - --scope /notes --no-llm < note.txt",
+        'mnemotrace remember "Tea is at four." --storage ./own --embedder my_embedder:embed',
     ),
     "recall": (
         'mnemotrace recall "Which database did we choose?" --trace',
@@ -21,6 +23,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "list": (
         "mnemotrace list --scope /shop --limit 20",
         "mnemotrace list --json --include-private",
+        "mnemotrace list --storage ./own --embedder my_embedder:embed",
     ),
     "show": ("mnemotrace show pg", "mnemotrace show pg --history --json"),
     "tree": ("mnemotrace tree", "mnemotrace tree /shop --max-depth 1 --json"),

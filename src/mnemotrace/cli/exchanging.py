@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
@@ -11,9 +12,11 @@ import typer
 from mnemotrace.checks import counted
 from mnemotrace.errors import ImportConflictError
 
+from .embedding import named_embedder
 from .options import (
     AsJson,
     Categories,
+    Embedder,
     IncludePrivate,
     MetadataFilter,
     Scope,
@@ -22,7 +25,10 @@ from .options import (
     Until,
     Viewer,
     key_values,
+    one_of,
     open_memory,
+    require_memory,
+    whole_from,
 )
 from .output import BinaryOutput, note, one_line, print_json, progress_bar, say
 
@@ -50,6 +56,7 @@ def export(
         bool, typer.Option("--embeddings", help="The vectors of current versions, too.")
     ] = False,
     as_json: AsJson = False,
+    embedder: Embedder = None,
     storage: Storage = None,
 ) -> None:
     """Write the visible memories as JSON Lines: a header, a line for each version, an end.
@@ -60,7 +67,10 @@ def export(
     conditions = key_values(metadata)
     to_stdout = file == STREAM
     target: Any = BinaryOutput() if to_stdout else Path(file)
-    with open_memory(storage, must_exist=True) as memory, progress_bar("Exporting") as progress:
+    with (
+        open_memory(storage, must_exist=True, embedder=embedder) as memory,
+        progress_bar("Exporting") as progress,
+    ):
         done = memory.export_records(
             target,
             scope,
@@ -90,7 +100,9 @@ def import_file(
     on_conflict: Annotated[
         Literal["error", "skip", "replace"],
         typer.Option(
-            help="Where an id means something else here: import nothing, keep it, or replace it."
+            parser=one_of("error", "skip", "replace"),
+            metavar="error|skip|replace",
+            help="Where an id means something else here: import nothing, keep it, or replace it.",
         ),
     ] = "error",
     dry_run: Annotated[
@@ -104,6 +116,7 @@ def import_file(
         bool, typer.Option("--include-private", help="Anybody's private records may be, too.")
     ] = False,
     as_json: AsJson = False,
+    embedder: Embedder = None,
     storage: Storage = None,
 ) -> None:
     """Read what `export` wrote into a memory, with ids, versions, times and privacy as they were.
@@ -112,7 +125,7 @@ def import_file(
     import may be repeated, and one that was stopped goes on.
     """
     stream: IO[bytes] | Path = sys.stdin.buffer if file == STREAM else Path(file)
-    with open_memory(storage) as memory, progress_bar("Importing") as progress:
+    with open_memory(storage, embedder=embedder) as memory, progress_bar("Importing") as progress:
         try:
             done = memory.import_records(
                 stream,
@@ -168,9 +181,15 @@ def _import_json(done: Imported) -> dict[str, Any]:
 
 def reindex(
     embedder: Annotated[
-        str, typer.Argument(metavar="EMBEDDER", help="A provider's key, such as bundled or openai.")
+        str,
+        typer.Argument(
+            metavar="EMBEDDER",
+            help="A provider's key, such as bundled or openai; or MODULE:NAME, as for --embedder.",
+        ),
     ],
-    batch_size: Annotated[int, typer.Option(min=1, help="Versions in one request.")] = 256,
+    batch_size: Annotated[
+        int, typer.Option(parser=whole_from(1), metavar="NUMBER", help="Versions in one request.")
+    ] = 256,
     as_json: AsJson = False,
     storage: Storage = None,
 ) -> None:
@@ -179,11 +198,13 @@ def reindex(
     Until the last step the memory stays as it was. When it is stopped, run it again: it goes on.
     """
     from mnemotrace.reindexing import reindex as reindex_store
+    from mnemotrace.stores.open import open_store
 
-    with open_memory(storage, must_exist=True):
-        pass  # a place that holds no memory is told here
-    with progress_bar("Embedding") as progress:
-        count = reindex_store(storage, embedder, batch_size=batch_size, progress=progress)
+    # Opened as a store: a memory would need the old embedder.
+    with contextlib.closing(open_store(storage)) as store:
+        require_memory(store.manifest(), storage)
+    with named_embedder(embedder) as used, progress_bar("Embedding") as progress:
+        count = reindex_store(storage, used, batch_size=batch_size, progress=progress)
     if as_json:
         print_json({"embedder": embedder, "versions": count})
     else:

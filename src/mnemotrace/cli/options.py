@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, Any
@@ -13,6 +14,9 @@ import typer
 
 from mnemotrace.errors import InvalidInputError, StoreError
 from mnemotrace.memory import DEFAULT_LLM, Memory
+from mnemotrace.stores.backend import Manifest
+
+from .embedding import named_embedder
 
 DEFAULT_PLACE = "$MNEMOTRACE_STORAGE_DIR/memory, else ./.mnemotrace/memory"
 
@@ -27,11 +31,57 @@ def parse_time(value: str) -> datetime:
         ) from None
 
 
+def parse_share(value: str | float) -> float:
+    """Read a number from 0 to 1."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= 1:  # nor NaN
+        raise typer.BadParameter(f"{value!r} is not a number from 0 to 1, such as 0.8.")
+    return number
+
+
+def whole_from(least: int) -> Callable[[str | int], int]:
+    """Return what reads a whole number that is not less than this."""
+
+    def parse(value: str | int) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise typer.BadParameter(f"{value!r} is not a whole number, {least} or more.")
+        return number
+
+    return parse
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """Return what reads one of these words."""
+
+    def parse(value: str) -> str:
+        if value not in names:
+            known = f"{', '.join(names[:-1])} or {names[-1]}"
+            raise typer.BadParameter(f"{value!r} is not known here. Use {known}.")
+        return value
+
+    return parse
+
+
 Storage = Annotated[
     str | None,
     typer.Option(
         metavar="PATH",
         help=f"Folder of the memory, or the URL of a Qdrant server. Default: {DEFAULT_PLACE}.",
+    ),
+]
+Embedder = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODULE:NAME",
+        help="An embedder of your own: a function or object of a module, which is imported and "
+        "run; or a provider's key. Default: the one the memory was written with.",
     ),
 ]
 NoLlm = Annotated[bool, typer.Option("--no-llm", help="Never ask a language model, key or no key.")]
@@ -77,33 +127,54 @@ AsOf = Annotated[
     datetime | None,
     typer.Option("--as-of", parser=parse_time, metavar="TIME", help="As the memory stood then."),
 ]
-MostMatches = Annotated[int, typer.Option(min=0, help="The most matches.")]
+MostMatches = Annotated[
+    int, typer.Option(parser=whole_from(0), metavar="NUMBER", help="The most matches.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @contextmanager
 def open_memory(
-    storage: str | None, *, llm: bool = False, must_exist: bool = False
+    storage: str | None,
+    *,
+    llm: bool = False,
+    must_exist: bool = False,
+    embedder: str | None = None,
 ) -> Iterator[Memory]:
     """Open the memory of a command, and close it.
 
     Args:
+        storage: a folder or a URL.
         llm: let the default language model help; without a key it does not.
         must_exist: refuse a place that holds no memory yet; nothing is created there.
+        embedder: as `embedding.named_embedder` takes it.
 
     Raises:
         StoreError: there is no memory and `must_exist` is set.
+        ConfigurationError: the embedder cannot be used, or the memory needs one to be named.
     """
-    with Memory(llm=DEFAULT_LLM if llm else None, storage=storage) as memory:
+    with (
+        named_embedder(embedder) as used,
+        Memory(llm=DEFAULT_LLM if llm else None, storage=storage, embedder=used) as memory,
+    ):
         if must_exist:
             memory.drain_writes()  # what an earlier process left counts too
-            if memory.store.manifest() is None:
-                place = storage or f"the default place ({DEFAULT_PLACE})"
-                raise StoreError(
-                    f"There is no memory at {place}. Remember something first, or name another "
-                    "place with --storage."
-                )
+            require_memory(memory.store.manifest(), storage)
         yield memory
+
+
+def require_memory(manifest: Manifest | None, storage: str | None) -> None:
+    """Refuse a place that holds no memory yet.
+
+    Raises:
+        StoreError: it has no manifest.
+    """
+    if manifest is None:
+        place = storage or f"the default place ({DEFAULT_PLACE})"
+        raise StoreError(
+            f"There is no memory at {place}. Remember something first, or name another "
+            "place with --storage."
+        )
 
 
 def key_values(pairs: Sequence[str] | None) -> dict[str, Any] | None:
@@ -118,7 +189,10 @@ def key_values(pairs: Sequence[str] | None) -> dict[str, Any] | None:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise typer.BadParameter(f"--metadata takes KEY=VALUE, not {pair!r}.")
+            raise typer.BadParameter(
+                f'{pair!r} is not KEY=VALUE, such as topic=kiln, size=3 or \'tags=["a", "b"]\'.',
+                param_hint="'--metadata'",
+            )
         try:
             found[key.strip()] = json.loads(value)
         except json.JSONDecodeError:

@@ -14,6 +14,7 @@ from .options import (
     Asker,
     AsOf,
     Categories,
+    Embedder,
     IncludePrivate,
     MetadataFilter,
     MostMatches,
@@ -26,8 +27,10 @@ from .options import (
     Until,
     Viewer,
     key_values,
+    one_of,
     open_memory,
     question,
+    whole_from,
 )
 from .output import (
     day,
@@ -54,7 +57,11 @@ def recall(
     scope: Scope = None,
     depth: Annotated[
         Literal["deep", "shallow"],
-        typer.Option(help="deep explores; shallow searches once and asks no language model."),
+        typer.Option(
+            parser=one_of("deep", "shallow"),
+            metavar="deep|shallow",
+            help="deep explores; shallow searches once and asks no language model.",
+        ),
     ] = "deep",
     limit: MostMatches = 10,
     category: Categories = None,
@@ -68,12 +75,13 @@ def recall(
     trace: Annotated[bool, typer.Option("--trace", help="Show the steps taken, too.")] = False,
     as_json: AsJson = False,
     no_llm: NoLlm = False,
+    embedder: Embedder = None,
     storage: Storage = None,
 ) -> None:
     """Print the memories that answer a query, best first."""
     conditions = key_values(metadata)
     asked = question(query)
-    with open_memory(storage, llm=not no_llm, must_exist=True) as memory:
+    with open_memory(storage, llm=not no_llm, must_exist=True, embedder=embedder) as memory:
         found = memory.recall(
             asked,
             scope=scope,
@@ -113,7 +121,11 @@ def explain(
     scope: Scope = None,
     depth: Annotated[
         Literal["deep", "shallow"],
-        typer.Option(help="As for recall; deep runs it again, language model included."),
+        typer.Option(
+            parser=one_of("deep", "shallow"),
+            metavar="deep|shallow",
+            help="As for recall; deep runs it again, language model included.",
+        ),
     ] = "deep",
     limit: MostMatches = 10,
     category: Categories = None,
@@ -126,12 +138,13 @@ def explain(
     metadata: MetadataFilter = None,
     as_json: AsJson = False,
     no_llm: NoLlm = False,
+    embedder: Embedder = None,
     storage: Storage = None,
 ) -> None:
     """Say why a recall did or did not return a record, and what would."""
     conditions = key_values(metadata)
     asked = question(query)
-    with open_memory(storage, llm=not no_llm, must_exist=True) as memory:
+    with open_memory(storage, llm=not no_llm, must_exist=True, embedder=embedder) as memory:
         found = memory.explain(
             asked,
             record_id,
@@ -155,8 +168,12 @@ def explain(
 
 def list_records(
     scope: Scope = None,
-    limit: Annotated[int, typer.Option(min=0, help="The most records.")] = 50,
-    offset: Annotated[int, typer.Option(min=0, help="Leave out this many.")] = 0,
+    limit: Annotated[
+        int, typer.Option(parser=whole_from(0), metavar="NUMBER", help="The most records.")
+    ] = 50,
+    offset: Annotated[
+        int, typer.Option(parser=whole_from(0), metavar="NUMBER", help="Leave out this many.")
+    ] = 0,
     category: Categories = None,
     source: Source = None,
     viewer: Asker = None,
@@ -166,11 +183,12 @@ def list_records(
     as_of: AsOf = None,
     metadata: MetadataFilter = None,
     as_json: AsJson = False,
+    embedder: Embedder = None,
     storage: Storage = None,
 ) -> None:
     """List memories, newest first: id, date, scope, text."""
     conditions = key_values(metadata)
-    with open_memory(storage, must_exist=True) as memory:
+    with open_memory(storage, must_exist=True, embedder=embedder) as memory:
         records = memory.list_records(
             scope,
             limit + 1,
@@ -205,10 +223,11 @@ def show(
         bool, typer.Option("--history", help="Every version, oldest first, and what it replaced.")
     ] = False,
     as_json: AsJson = False,
+    embedder: Embedder = None,
     storage: Storage = None,
 ) -> None:
     """Show one memory in full."""
-    with open_memory(storage, must_exist=True) as memory:
+    with open_memory(storage, must_exist=True, embedder=embedder) as memory:
         if history:
             versions = memory.history(record_id, source, include_private)
         else:
@@ -229,14 +248,17 @@ def show(
 
 def tree(
     path: Path = None,
-    max_depth: Annotated[int, typer.Option(min=0, help="Levels below PATH.")] = 3,
+    max_depth: Annotated[
+        int, typer.Option(parser=whole_from(0), metavar="NUMBER", help="Levels below PATH.")
+    ] = 3,
     source: Viewer = None,
     include_private: IncludePrivate = False,
     as_json: AsJson = False,
+    embedder: Embedder = None,
     storage: Storage = None,
 ) -> None:
     """Print the scopes as a tree with counts."""
-    with open_memory(storage, must_exist=True) as memory:
+    with open_memory(storage, must_exist=True, embedder=embedder) as memory:
         text = memory.tree(path, max_depth, source=source, include_private=include_private)
     if as_json:
         print_json(tree_json(text))
@@ -249,10 +271,11 @@ def info(
     source: Viewer = None,
     include_private: IncludePrivate = False,
     as_json: AsJson = False,
+    embedder: Embedder = None,
     storage: Storage = None,
 ) -> None:
     """Summarise a scope and everything below it."""
-    with open_memory(storage, must_exist=True) as memory:
+    with open_memory(storage, must_exist=True, embedder=embedder) as memory:
         summary = memory.info(path, source=source, include_private=include_private)
     if as_json:
         print_json(summary.model_dump(mode="json"))

@@ -15,6 +15,7 @@ from .fitting import terminal_width
 from .options import (
     AsJson,
     Categories,
+    Embedder,
     IncludePrivate,
     MetadataFilter,
     NoLlm,
@@ -25,6 +26,7 @@ from .options import (
     confirm,
     key_values,
     open_memory,
+    parse_share,
     parse_time,
     stdin_text,
 )
@@ -47,7 +49,8 @@ def remember(
         typer.Option(metavar="KEY=VALUE", help="Your own data; may be repeated."),
     ] = None,
     importance: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="0 to 1; inferred when left out.")
+        float | None,
+        typer.Option(parser=parse_share, metavar="0..1", help="0 to 1; inferred when left out."),
     ] = None,
     source: Annotated[
         str | None, typer.Option(metavar="NAME", help="Who or what this comes from.")
@@ -59,6 +62,18 @@ def remember(
         datetime | None,
         typer.Option(parser=parse_time, metavar="TIME", help="When it was said; now by default."),
     ] = None,
+    valid_from: Annotated[
+        datetime | None,
+        typer.Option(
+            parser=parse_time, metavar="TIME", help="From when on it holds; not recalled before."
+        ),
+    ] = None,
+    expires_at: Annotated[
+        datetime | None,
+        typer.Option(
+            parser=parse_time, metavar="TIME", help="From when on it is not recalled any more."
+        ),
+    ] = None,
     session: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="The conversation this is the next turn of."),
@@ -68,12 +83,13 @@ def remember(
     ] = None,
     as_json: AsJson = False,
     no_llm: NoLlm = False,
+    embedder: Embedder = None,
     storage: Storage = None,
 ) -> None:
     """Remember a text and print the record it became."""
     values = key_values(metadata)
     content = stdin_text().removesuffix("\n").removesuffix("\r") if text == "-" else text
-    with open_memory(storage, llm=not no_llm) as memory:
+    with open_memory(storage, llm=not no_llm, embedder=embedder) as memory:
         record = memory.remember(
             content,
             scope=scope,
@@ -83,6 +99,8 @@ def remember(
             source=source,
             private=private,
             created_at=created_at,
+            valid_from=valid_from,
+            expires_at=expires_at,
             record_id=record_id,
             session=session,
         )
@@ -110,6 +128,7 @@ def forget(
     ] = False,
     yes: Yes = False,
     as_json: AsJson = False,
+    embedder: Embedder = None,
     storage: Storage = None,
 ) -> None:
     """Forget the memories that meet every criterion.
@@ -123,7 +142,7 @@ def forget(
             "--source. `mnemotrace reset` empties everything."
         )
     conditions = key_values(metadata)
-    with open_memory(storage, must_exist=True) as memory:
+    with open_memory(storage, must_exist=True, embedder=embedder) as memory:
         confirm("Forget the memories that meet these criteria?", yes=yes)
         gone = memory.forget(
             scope=scope,
@@ -147,10 +166,14 @@ def forget(
 
 
 def reset(
-    scope: Scope = None, yes: Yes = False, as_json: AsJson = False, storage: Storage = None
+    scope: Scope = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    embedder: Embedder = None,
+    storage: Storage = None,
 ) -> None:
     """Erase all memories, private ones too."""
-    with open_memory(storage, must_exist=True) as memory:
+    with open_memory(storage, must_exist=True, embedder=embedder) as memory:
         confirm(f"Erase every memory in {scope or '/'}, private ones included?", yes=yes)
         gone = memory.reset(scope)
     if as_json:
