@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mnemotrace.errors import MemoryClosedError, StoreCorruptError, StoreError
@@ -18,7 +18,7 @@ from mnemotrace.records import utc_now
 from .attributes import Attributes
 from .backend import Manifest
 from .engine import Collection, Engine, PointId, Where
-from .filters import STATE_FIELDS, present, time_range, to_come
+from .filters import CLOCKS_DIFFER, STATE_FIELDS, present, time_range
 from .points import SCHEMA_VERSION, copy_of
 from .turns import ReadWriteLock
 
@@ -31,6 +31,8 @@ SYNC_SECONDS = 1.0
 _FRESH_SECONDS = 5.0
 """How long the manifest of a shared server is believed."""
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MARKS = STATE_FIELDS - {"valid_from"}
 _SAME_CANARY = 0.999
 _PAGE = 1_000
 _COPIES = 2
@@ -48,33 +50,49 @@ class Generation:
         self.schema = manifest.schema_version
         self.collection = collection
         self.attributes = Attributes(collection, exclusive)
-        self._held: dict[str, bool] = {}
+        self._held: dict[str, bool] | None = None
+        self._last_begin = -math.inf
+        """The last ``valid_from`` that was to come when it was seen, in microseconds."""
         if not exclusive:  # anybody may write anything at any time
-            self._held = dict.fromkeys(STATE_FIELDS, True)
+            self._held, self._last_begin = dict.fromkeys(_MARKS, True), math.inf
 
     @property
     def held(self) -> frozenset[str]:
-        """The state fields that rows may have; what no row has, filters need not ask for."""
-        if len(self._held) < len(STATE_FIELDS):
-            for name in STATE_FIELDS:
-                if name == "valid_from":
-                    sought = to_come(utc_now())
-                elif name == "expires_at":
-                    sought = time_range(name, gte=_EARLIEST)
-                else:
-                    sought = present(name)
-                self._held[name] = self.collection.count(Where(must=(sought,))) > 0
-        return frozenset(name for name, held in self._held.items() if held)
+        """The state fields that rows may have; what no row has, filters need not ask for.
+
+        ``valid_from`` is among them until the last record that is to come has come.
+        """
+        if self._held is None:
+            self._held = {name: self._any_has(name) for name in _MARKS}
+            for row in self.collection.ordered("valid_from", 1, fields=False):
+                self._note_begin(row.order)
+        names = [name for name, held in self._held.items() if held]
+        return frozenset([*names, "valid_from"] if self._is_to_come(self._last_begin) else names)
+
+    def _any_has(self, name: str) -> bool:
+        sought = time_range(name, gte=_EARLIEST) if name == "expires_at" else present(name)
+        return self.collection.count(Where(must=(sought,))) > 0
 
     def note(self, payload: Mapping[str, Any]) -> None:
         """Remember which of the fields a point was written with."""
-        for name in STATE_FIELDS.intersection(payload):
-            if name == "valid_from" and self._begun(payload[name]):
-                continue
+        if self._held is None:
+            return  # they will be looked for
+        for name in _MARKS.intersection(payload):
             self._held[name] = True
+        if "valid_from" in payload:
+            self._note_begin(_micros(datetime.fromisoformat(payload["valid_from"])))
 
-    def _begun(self, moment: str) -> bool:
-        return datetime.fromisoformat(moment) <= utc_now()
+    def _note_begin(self, begin: float) -> None:
+        if self._is_to_come(begin):
+            self._last_begin = max(self._last_begin, begin)
+
+    def _is_to_come(self, begin: float) -> bool:
+        return begin > _micros(utc_now() + CLOCKS_DIFFER)
+
+
+def _micros(moment: datetime) -> float:
+    """Return a time as engines order by it, in microseconds since the epoch."""
+    return (moment - _EPOCH) / timedelta(microseconds=1)
 
 
 class Space:

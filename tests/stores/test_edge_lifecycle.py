@@ -15,6 +15,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -33,6 +34,7 @@ from mnemotrace.errors import (
 from mnemotrace.stores import folder, space
 from mnemotrace.stores.backend import NewVersion, WriteBatch
 from mnemotrace.stores.open import open_store
+from mnemotrace.stores.qdrant import QdrantStore
 from mnemotrace.stores.selection import Selection
 
 from .building import (
@@ -955,3 +957,35 @@ def test_a_store_that_closes_while_its_keeper_wakes_up_does_not_hang() -> None:
     thread.start()
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_a_filter_for_what_is_to_come_goes_when_it_has_come(
+    embedded: QdrantStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unfiltered searches are quicker: a record of the future costs that until it is present."""
+
+    def held() -> frozenset[str]:
+        generation = embedded._generation()
+        assert generation is not None
+        return generation.held
+
+    save(embedded, version("now"))
+    assert "valid_from" not in held()
+    later = datetime.now(UTC) + timedelta(days=2)
+    save(embedded, version("later", valid_from=later), version("sooner", valid_from=later))
+    assert "valid_from" in held()
+    assert listed(embedded) == {"now"}
+    monkeypatch.setattr("mnemotrace.stores.space.utc_now", lambda: later - timedelta(minutes=1))
+    assert "valid_from" in held()
+    monkeypatch.setattr("mnemotrace.stores.space.utc_now", lambda: later + timedelta(minutes=1))
+    assert "valid_from" not in held()
+    assert listed(embedded) == {"later", "now", "sooner"}
+
+
+def test_what_is_to_come_is_hidden_when_the_store_is_opened_again(tmp_path: Path) -> None:
+    with contextlib.closing(open_store(tmp_path)) as store:
+        store.initialise(MANIFEST)
+        later = datetime.max.replace(tzinfo=UTC)
+        save(store, version("now"), version("later", valid_from=later))
+    with contextlib.closing(open_store(tmp_path)) as store:
+        assert listed(store) == {"now"}
