@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,9 @@ from .requests import SaveRequest
 _MOST_COMPARED = 32
 """Near-identical earlier texts that one text is compared with, word by word: texts made from one
 template are all near each other, and comparing every pair would be quadratic."""
+
+_ONE_THREAD = 2**18
+"""Multiplications up to which OpenBLAS stays in one thread."""
 
 MOST_CATEGORIES = 20
 MOST_NAMED = 50
@@ -74,19 +79,27 @@ class Item:
     def visible(self) -> Selection:
         """The records this save may merge with: same privacy, within the writer's reach."""
         request = self.request
-        return Selection(
-            roots=request.reach,
-            viewer=request.source,
-            private_only=request.private,
-            public_only=not request.private,
-        )
+        return _mergeable(request.reach, request.source, request.private, None)
 
     @property
     def neighbourhood(self) -> Selection:
         """`visible`, cut down to the scope when it was given."""
-        if self.request.scope is None:
-            return self.visible
-        return replace(self.visible, at_scope=self.request.scope)
+        request = self.request
+        return _mergeable(request.reach, request.source, request.private, request.scope)
+
+
+@lru_cache(maxsize=256)
+def _mergeable(
+    reach: tuple[str, ...], source: str | None, private: bool, scope: str | None
+) -> Selection:
+    """Return what a save may merge with; the texts of a batch mostly share it."""
+    return Selection(
+        roots=reach,
+        at_scope=scope,
+        viewer=source,
+        private_only=private,
+        public_only=not private,
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -158,9 +171,8 @@ def find_twins(items: list[Item], threshold: float) -> None:
             continue
         matrix = np.stack([item.dense for item in group if item.dense is not None])
         matrix = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
-        for start in range(0, len(group), 1024):
-            block = matrix[start : start + 1024] @ matrix[: start + 1024].T
-            for row, later in enumerate(group[start : start + 1024]):
+        for start, block in _cosines(matrix):
+            for row, later in enumerate(group[start : start + len(block)]):
                 if later.request.explicit_id:
                     continue
                 cosines = block[row, : start + row]
@@ -168,6 +180,20 @@ def find_twins(items: list[Item], threshold: float) -> None:
                 if len(near) > _MOST_COMPARED:
                     near = near[np.argsort(-cosines[near], kind="stable")[:_MOST_COMPARED]]
                 later.twin = next((group[i] for i in near.tolist() if _says(group[i], later)), None)
+
+
+def _cosines(matrix: Vector) -> Iterator[tuple[int, Vector]]:
+    """Yield, for some rows at a time, the first one's number and their products.
+
+    Those with every row up to the last of them. In squares so small that numpy's library multiplies
+    each in this thread: a second one spins for 0.1 s after every product, on a core that the calls
+    of the model need.
+    """
+    side = max(1, isqrt(_ONE_THREAD // matrix.shape[1]))
+    for start in range(0, len(matrix), side):
+        rows = matrix[start : start + side]
+        squares = [rows @ matrix[at : at + side].T for at in range(0, start + 1, side)]
+        yield start, np.concatenate(squares, axis=1)
 
 
 def _says(earlier: Item, later: Item) -> bool:

@@ -181,7 +181,7 @@ def _split(
 ) -> Iterator[tuple[Conversation, dict[str, MemoryRecord | None], dict[str, int | None]]]:
     """Yield the conversations of which a selection may take a part, and the turns it takes."""
     s = selection
-    by_turn = (s.record_ids, s.sources, s.categories, s.since, s.until, s.text_hash, s.analysis)
+    by_turn = (s.record_ids, s.sources, s.categories, s.since, s.until, s.text_hashes, s.analysis)
     if not s.metadata and all(condition is None for condition in by_turn):
         return  # whole scopes, and so whole conversations
     talks: dict[Conversation, dict[str, MemoryRecord | None]] = {}

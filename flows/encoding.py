@@ -111,14 +111,8 @@ class EncodingFlow(TracedWorkflow):
 
     def _look_up(self, run: EncodingRun) -> None:
         store, config = self.services.store, self.services.config
+        self._find_existing(run.open_items)
         for item in run.open_items:
-            wanted = replace(item.neighbourhood, text_hash=item.hash, upcoming=True)
-            if is_named(item.request.session):  # a turn is said again in another conversation
-                wanted = replace(wanted, session=item.request.session)
-            if item.request.explicit_id:  # that very record is wanted, not another that says so
-                wanted = replace(wanted, record_ids=(item.request.record_id,))
-            same = store.list_records(wanted, 1)
-            item.existing = same[0] if same else None
             if item.existing is not None or not run.judge or item.dense is None:
                 continue
             if item.request.valid_from is not None and item.request.valid_from > run.now:
@@ -134,6 +128,40 @@ class EncodingFlow(TracedWorkflow):
             if found != item.judged:
                 item.plan = None
                 item.judged = found
+
+    def _find_existing(self, items: list[Item]) -> None:
+        """Find the stored record that says exactly what an item says, the newest of several."""
+        alike: dict[tuple[Selection, str | None, str | None], list[Item]] = {}
+        for item in items:
+            request = item.request
+            # A turn is said again in another conversation.
+            session = request.session if is_named(request.session) else None
+            # That very record is wanted, not another that says so.
+            record_id = request.record_id if request.explicit_id else None
+            alike.setdefault((item.neighbourhood, session, record_id), []).append(item)
+        for (neighbourhood, session, record_id), group in alike.items():
+            wanted = replace(
+                neighbourhood,
+                session=session,
+                record_ids=None if record_id is None else (record_id,),
+                upcoming=True,
+            )
+            newest = self._saying(wanted, {item.hash for item in group})
+            for item in group:
+                item.existing = newest.get(item.hash)
+
+    def _saying(self, wanted: Selection, hashes: set[str]) -> dict[str, MemoryRecord]:
+        """Return the newest selected record with each of these texts, by the hash of its text."""
+        found: dict[str, MemoryRecord] = {}
+        missing = set(hashes)
+        while missing:  # the rest again: one text may be stored many times, under ids of their own
+            same = replace(wanted, text_hashes=tuple(sorted(missing)))
+            for record in self.services.store.list_records(same, len(missing)):
+                found.setdefault(text_hash(record.content), record)
+            if not missing & found.keys():
+                break
+            missing -= found.keys()
+        return found
 
     def _count_words(self, run: EncodingRun) -> None:
         """Make the lexical vectors of texts that may become records, turns of conversations aside.

@@ -139,7 +139,7 @@ class ExtractionFlow(TracedWorkflow):
             if any(k.start < part.end and part.start < k.end for k in (*known, *found)):
                 continue
             for text_hash in part.hashes:
-                same = store.list_records(replace(run.selection, text_hash=text_hash), 1)
+                same = store.list_records(replace(run.selection, text_hashes=(text_hash,)), 1)
                 if same:
                     found.append(echo.Remembered(part.start, part.end, same[0].content))
                     break

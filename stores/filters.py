@@ -121,7 +121,8 @@ def privacy(selection: Selection) -> tuple[list[Condition], list[Condition]]:
 _Key = tuple[Any, ...]
 _NAMES = (
     "roots", "at_scope", "viewer", "include_private", "private_only", "public_only", "sources",
-    "categories", "record_ids", "since", "until", "text_hash", "analysis", "session", "positions",
+    "categories", "record_ids", "since", "until", "text_hashes", "analysis", "session",
+    "positions",
 )  # fmt: skip
 
 
@@ -129,8 +130,8 @@ def _key(selection: Selection, held: frozenset[str]) -> _Key:
     s = selection
     return (
         s.roots, s.at_scope, s.viewer, s.include_private, s.private_only, s.public_only, s.sources,
-        s.categories, s.record_ids, s.since, s.until, s.text_hash, s.analysis, s.session, s.positions,
-        s.history or s.as_of is not None, "hidden_by" in held, "retired" in held,
+        s.categories, s.record_ids, s.since, s.until, s.text_hashes, s.analysis, s.session,
+        s.positions, s.history or s.as_of is not None, "hidden_by" in held, "retired" in held,
     )  # fmt: skip
 
 
@@ -150,13 +151,12 @@ def _base(key: _Key) -> models.Filter:
         ("sources", s.sources),
         ("categories", s.categories),
         ("record_id", s.record_ids),
+        ("text_hash", s.text_hashes),
     ):
         if values is not None:
             must.append(any_of(name, values))
     if s.since is not None or s.until is not None:
         must.append(time_range("created_at", gte=s.since, lt=s.until))
-    if s.text_hash is not None:
-        must.append(equals("text_hash", s.text_hash))
     if s.analysis is not None:
         must.append(equals("analysis", s.analysis))
     if s.session is not None:

@@ -37,7 +37,7 @@ class Selection:
         upcoming: current versions that are not valid yet are visible too.
         now: the time at which ``expires_at`` is judged; the store's clock when None. What is valid
             by the store's clock is so at every `now`; a later one lets in what begins until then.
-        text_hash: only records whose normalised text has this hash.
+        text_hashes: only records whose normalised text has one of these; ``()`` selects nothing.
         analysis: only records in this state of analysis (``pending``).
         session: only records of this conversation or batch.
         positions: only records whose place in it lies between these two, neither included; None
@@ -60,7 +60,7 @@ class Selection:
     history: bool = False
     upcoming: bool = False
     now: datetime | None = None
-    text_hash: str | None = None
+    text_hashes: tuple[str, ...] | None = None
     analysis: str | None = None
     session: str | None = None
     positions: tuple[int | None, int | None] | None = None
@@ -80,6 +80,7 @@ class Selection:
             or self.sources == ()
             or self.categories == ()
             or self.record_ids == ()
+            or self.text_hashes == ()
             or (self.since is not None and self.until is not None and self.since >= self.until)
             or (
                 self.at_scope is not None

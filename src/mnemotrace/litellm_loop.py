@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -21,6 +22,11 @@ _loop: asyncio.AbstractEventLoop | None = None
 _tasks: set[asyncio.Task[Any]] = set()
 """Unfinished tasks of the loop. litellm drops its logging task when it is used on another loop, too,
 and a task that is collected unfinished is complained about."""
+
+MEASURED = 16
+"""Calls after which it is measured anew what one takes of the thread."""
+MOST_BETWEEN = 0.01
+"""Seconds between two calls at most, whatever is measured: the first ones import what they need."""
 
 CALLBACKS = (
     "callbacks",
@@ -43,6 +49,47 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 async def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine there and await its result; cancelled here, it is cancelled there."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, _running_loop()))
+
+
+class _Pace:
+    """When the next call may begin, on the loop thread it is used in.
+
+    Calls that begin together share the thread by turns, so none of their requests leaves before
+    nearly all are ready. They are then answered together, too, and so on: the thread is busy while
+    nothing is asked, and idle while everything is. Begun one after another, they overlap. So each
+    waits until the one before has had the processor time that a call takes of the thread.
+    """
+
+    def __init__(self) -> None:
+        self._next = 0.0
+        self._between = MOST_BETWEEN / 2
+        self._begun = 0
+        self._mark = time.thread_time()
+
+    def take(self) -> float:
+        """Return the seconds to wait before the call that asks."""
+        self._begun += 1
+        if self._begun % MEASURED == 0:
+            used = time.thread_time()
+            self._between = min((used - self._mark) / MEASURED, MOST_BETWEEN)
+            self._mark = used
+        now = time.monotonic()
+        begin = max(now, self._next)
+        self._next = begin + self._between
+        return begin - now
+
+
+_pace: _Pace | None = None
+
+
+async def in_turn() -> None:
+    """Wait for the turn of one more call, on this module's loop; see `_Pace`."""
+    global _pace
+    if _pace is None:
+        _pace = _Pace()
+    wait = _pace.take()
+    if wait > 0:
+        await asyncio.sleep(wait)
 
 
 @contextmanager
@@ -94,8 +141,8 @@ def _held(
 
 def _after_fork() -> None:
     """Forget the loop: its thread does not exist in the child."""
-    global _lock, _loop
-    _lock, _loop = threading.Lock(), None
+    global _lock, _loop, _pace
+    _lock, _loop, _pace = threading.Lock(), None, None
 
 
 if hasattr(os, "register_at_fork"):

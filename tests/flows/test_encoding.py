@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mnemotrace import Memory, MemoryRecord
@@ -15,7 +16,7 @@ from mnemotrace.config import MemoryConfig
 from mnemotrace.embedders.service import EmbeddingService
 from mnemotrace.errors import LLMError, RecordError, StoreError
 from mnemotrace.events import MemoryAnalysisFailedEvent
-from mnemotrace.flows.batch import EncodingRun
+from mnemotrace.flows.batch import EncodingRun, _cosines
 from mnemotrace.flows.encoding import MAX_ATTEMPTS, EncodingFlow
 from mnemotrace.flows.events import EncodingStarted
 from mnemotrace.flows.requests import SaveRequest, save_request
@@ -599,6 +600,48 @@ def test_a_dropped_twin_leaves_its_source_and_metadata_behind(open_memory: OpenM
     assert record.categories == ["x", "y"]
     assert record.version == 1
     assert [r.id for r in memory.list_records(source="b")] == [record.id]
+
+
+@pytest.mark.parametrize(("rows", "dimension"), [(1, 3), (70, 256), (130, 8), (5, 300_000)])
+def test_products_made_in_squares_are_those_of_the_whole(rows: int, dimension: int) -> None:
+    matrix = np.random.default_rng(1).normal(size=(rows, dimension)).astype(np.float32)
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    whole = matrix.astype(np.float64) @ matrix.T.astype(np.float64)
+    seen = 0
+    for start, block in _cosines(matrix):
+        assert start == seen
+        seen += len(block)
+        assert block == pytest.approx(whole[start:seen, :seen], abs=1e-5)
+    assert seen == rows
+
+
+def test_each_text_of_a_batch_finds_the_newest_record_that_says_it(
+    open_memory: OpenMemory,
+) -> None:
+    memory = open_memory()
+    for number in range(4):  # more of one text than the batch has texts
+        memory.remember(
+            "far", record_id=f"far {number}", created_at=f"2026-01-0{number + 1}", **COMPLETE
+        )
+    memory.remember("old", record_id="old", created_at="2025-01-01", **COMPLETE)
+    memory.remember("also old", source="a", private=True, scope="/s")
+
+    saved = memory.remember_many(
+        [
+            {"content": " far ", **COMPLETE},
+            {"content": "old", **COMPLETE},
+            {"content": "new", **COMPLETE},
+            {"content": "also old", "scope": "/s"},  # not the private one
+            {"content": "far", "record_id": "far 1", **COMPLETE},
+            {"content": "far", "scope": "/elsewhere"},
+        ]
+    ).wait(10)
+
+    assert [record.id for record in saved[:2]] == ["far 3", "old"]
+    assert saved[4].id == "far 1"
+    known = {"far 0", "far 1", "far 2", "far 3", "old"}
+    assert not known & {saved[2].id, saved[3].id, saved[5].id}
+    assert len(memory.list_records(include_private=True)) == 9
 
 
 def test_a_batch_longer_than_one_block_finds_its_twins(open_memory: OpenMemory) -> None:

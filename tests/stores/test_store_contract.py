@@ -619,8 +619,8 @@ def test_a_changed_metadata_condition_is_not_mistaken_for_the_old_one(store: Qdr
 def test_rows_are_found_by_text_hash_and_by_analysis(store: QdrantStore) -> None:
     save(store, version("a", content="same"), version("b", content="same", scope="/x"))
     save(store, version("c", analysis="pending"))
-    assert listed(store, Selection(text_hash="hash of same")) == {"a", "b"}
-    assert listed(store, Selection(text_hash="hash of same", roots=("/x",))) == {"b"}
+    assert listed(store, Selection(text_hashes=("hash of same",))) == {"a", "b"}
+    assert listed(store, Selection(text_hashes=("hash of same",), roots=("/x",))) == {"b"}
     assert listed(store, Selection(analysis="pending")) == {"c"}
 
 

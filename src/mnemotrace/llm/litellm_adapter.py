@@ -59,9 +59,7 @@ class LiteLLMModel:
         if reason := self.unavailable():
             raise LLMUnavailableError(reason)
         litellm = _loaded or await call_in_thread(_load)
-        start = time.perf_counter()
-        response = await litellm_loop.run_async(self._ask(litellm, request))
-        latency = (time.perf_counter() - start) * 1000.0
+        response, latency = await litellm_loop.run_async(self._ask(litellm, request))
         try:
             text = response.choices[0].message.content
         except (AttributeError, IndexError) as error:
@@ -76,7 +74,10 @@ class LiteLLMModel:
             latency_ms=latency,
         )
 
-    async def _ask(self, litellm: Any, request: LLMRequest) -> Any:
+    async def _ask(self, litellm: Any, request: LLMRequest) -> tuple[Any, float]:
+        """Return litellm's response and the milliseconds it took; runs on litellm's loop."""
+        await litellm_loop.in_turn()
+        start = time.perf_counter()
         ways = list(_ways(request.schema))
         first = min(self._way, len(ways) - 1) if request.schema is not None else 0
         for number, way in enumerate(ways[first:], start=first):
@@ -98,7 +99,7 @@ class LiteLLMModel:
                 raise self._translated(litellm, error) from error
             if request.schema is not None:
                 self._way = number
-            return response
+            return response, (time.perf_counter() - start) * 1000.0
         raise AssertionError("the loop returns or raises")
 
     def _arguments(self) -> dict[str, Any]:
