@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 _NAMES = ("name", "text", "value", "title", "date", "label")
 _STATEMENTS = ("memory", "fact", "statement", "content", "text")
@@ -107,8 +118,29 @@ class ConsolidationPlan(_Answer):
     insert_new: bool
 
 
+_MOMENT: TypeAdapter[datetime] = TypeAdapter(datetime)
+_FIRST_STAMP = 100_000_000
+"""Seconds since 1970 (in 1973). A smaller number is no time stamp: rather a year or a count."""
+
+
+def _is_moment(value: Any) -> bool:
+    if isinstance(value, str) and value.strip().replace(".", "", 1).isdigit():
+        value = float(value)
+    if isinstance(value, bool) or (isinstance(value, (int, float)) and value < _FIRST_STAMP):
+        return False
+    try:
+        _MOMENT.validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
 class QueryAnalysis(_Answer):
-    """A long query, distilled."""
+    """A long query, distilled.
+
+    Each field stands for itself: a time that cannot be read is no reason to lose the phrases. It
+    is named in `unread` and counts as not given; an unknown complexity is simple.
+    """
 
     sub_queries: Words = Field(default_factory=list, description="1 to 3 search phrases")
     keywords: Words = Field(default_factory=list)
@@ -116,6 +148,36 @@ class QueryAnalysis(_Answer):
     complexity: Literal["simple", "complex"] = "simple"
     since: datetime | None = None
     until: datetime | None = None
+    _unread: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The fields whose value could not be read and was left out."""
+        return self._unread
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _field_by_field(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(value, dict):
+            return handler(value)
+        value, unread = dict(value), []
+        for name in ("since", "until"):
+            given = value.get(name)
+            if given is None or (isinstance(given, str) and not given.strip()):
+                value[name] = None
+            elif not _is_moment(given):
+                value[name] = None
+                unread.append(name)
+        given = value.get("complexity")
+        level = given.strip(" .").lower() if isinstance(given, str) else given
+        if level not in ("simple", "complex"):
+            if level not in (None, ""):
+                unread.append("complexity")
+            level = "simple"
+        value["complexity"] = level
+        answer = handler(value)
+        answer._unread = tuple(unread)
+        return answer
 
 
 class Exploration(_Answer):

@@ -147,6 +147,8 @@ class RecallFlow(TracedWorkflow):
                 texts += _distinct([_phrase(answer.keywords)], texts)
                 run.suggested = tuple(answer.scopes[:MAX_SCOPES])
                 run.complex = answer.complexity == "complex"
+                if answer.unread:
+                    note(unread=list(answer.unread))
                 self._window(run, answer.since, answer.until)
         if len(texts) > 1 or run.suggested:
             run.queries = await embed_queries(self.services, texts)

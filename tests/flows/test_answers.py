@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ from pydantic import ValidationError
 from mnemotrace.errors import LLMError
 from mnemotrace.flows.answers import Exploration, ExtractedMemories, QueryAnalysis, SaveAnalysis
 from mnemotrace.llm.parsing import parse_json
+
+JUNE = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +72,47 @@ def test_half_an_answer_is_none(written: str) -> None:
     """An item that cannot be read may be a fact: the text is then kept instead."""
     with pytest.raises(LLMError):
         parse_json(written, ExtractedMemories)
+
+
+@pytest.mark.parametrize(
+    ("written", "since", "until", "unread"),
+    [
+        ({"since": "2026-06-01T00:00:00Z", "until": "soon"}, JUNE, None, ("until",)),
+        ({"since": "last week", "until": "2026-06-01T00:00:00Z"}, None, JUNE, ("since",)),
+        ({"since": "", "until": None}, None, None, ()),
+        ({"since": "2026", "until": 2027}, None, None, ("since", "until")),
+        ({"since": True, "until": []}, None, None, ("since", "until")),
+        ({"since": JUNE.timestamp(), "until": {}}, JUNE, None, ("until",)),
+        ({"since": "2026-13-45", "until": "null"}, None, None, ("since", "until")),
+        ({"since": 10**40, "until": "9" * 40}, None, None, ("since", "until")),
+    ],
+)
+def test_a_time_that_cannot_be_read_is_left_out_and_named(
+    written: dict[str, Any],
+    since: datetime | None,
+    until: datetime | None,
+    unread: tuple[str, ...],
+) -> None:
+    text = json.dumps({"sub_queries": ["ink"], "complexity": "complex", **written})
+    answer = parse_json(text, QueryAnalysis)
+    assert (answer.since, answer.until, answer.unread) == (since, until, unread)
+    assert (answer.sub_queries, answer.complexity) == (["ink"], "complex")
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "unread"),
+    [
+        ("complex", "complex", ()),
+        (" Complex. ", "complex", ()),
+        ("moderate", "simple", ("complexity",)),
+        (3, "simple", ("complexity",)),
+        (["complex"], "simple", ("complexity",)),
+        (None, "simple", ()),
+    ],
+)
+def test_an_unknown_complexity_is_simple(written: Any, read: str, unread: tuple[str, ...]) -> None:
+    answer = QueryAnalysis.model_validate({"keywords": ["ink"], "complexity": written})
+    assert (answer.complexity, answer.unread, answer.keywords) == (read, unread, ["ink"])
 
 
 @pytest.mark.parametrize("importance", [7, -0.1, "high", None])

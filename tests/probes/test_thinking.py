@@ -190,28 +190,53 @@ def test_a_bad_consolidation_changes_no_record_and_keeps_the_new_text(
     assert operations(heard) == ["consolidation"]
 
 
-BAD_QUERY: dict[str, Any] = {
-    **BAD,
-    "complexity 3": {"complexity": 3, "sub_queries": ["ink"]},
-    "complexity in another language": {"complexity": "복잡", "sub_queries": ["ink"]},
-    "no time": {"since": "last week", "until": "now", "sub_queries": ["ink"]},
-}
-
-
-@pytest.mark.parametrize("kind", BAD_QUERY)
+@pytest.mark.parametrize("kind", BAD)
 def test_a_bad_query_analysis_recalls_with_the_query_as_it_is(
     open_memory: OpenMemory, kind: str
 ) -> None:
     plain = open_memory(exploration_budget=0)
     for text in ("the kiln is on", "the ink is black", "the tea is green"):
         plain.remember(text, **COMPLETE, created_at=NOW)
-    llm = ScriptedLLM({"query_analysis": BAD_QUERY[kind]})
+    llm = ScriptedLLM({"query_analysis": BAD[kind]})
     memory = open_memory(llm=llm, query_analysis_threshold=0, exploration_budget=0, llm_timeout=0.3)
     with RecordingListener() as heard:
         found = memory.recall("what is on?", now=NOW)
     assert [m.record for m in found] == [m.record for m in plain.recall("what is on?", now=NOW)]
     assert found.status == "ok"
     assert operations(heard) == ["query analysis"]
+
+
+PARTLY_BAD_QUERY: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "complexity 3": ({"complexity": 3}, ["complexity"]),
+    "complexity in another language": ({"complexity": "복잡"}, ["complexity"]),
+    "no complexity": ({"complexity": None}, []),
+    "no time": ({"since": "last week", "until": "now"}, ["since", "until"]),
+    "one bad time": ({"since": "2026-06-01", "until": ["soon"]}, ["until"]),
+    "scopes as an object": ({"scopes": {"a": 1}}, []),
+    "keywords as a number": ({"keywords": 7}, []),
+}
+
+
+@pytest.mark.parametrize("kind", PARTLY_BAD_QUERY)
+def test_one_bad_field_of_a_query_analysis_costs_only_that_field(
+    open_memory: OpenMemory, kind: str
+) -> None:
+    embedder = FakeEmbedder()
+    given, unread = PARTLY_BAD_QUERY[kind]
+    llm = ScriptedLLM({"query_analysis": {"sub_queries": ["black ink"], **given}})
+    memory = open_memory(
+        llm=llm, embedder=embedder, query_analysis_threshold=0, exploration_budget=0
+    )
+    for text in ("the kiln is on", "the ink is black"):
+        memory.remember(text, **COMPLETE, created_at=NOW)
+    embedder.calls.clear()
+    found = memory.recall("what is on?", now=NOW)
+    assert set(contents(found)) == {"the kiln is on", "the ink is black"}
+    assert embedder.calls[0][:2] == ["what is on?", "black ink"]
+    assert found.trace is not None
+    (step,) = found.trace.find("analyze_query")
+    assert step.attrs.get("unread", []) == unread
+    assert found.status == "ok"
 
 
 HARMLESS_QUERY: dict[str, Any] = {
