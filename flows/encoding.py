@@ -146,22 +146,9 @@ class EncodingFlow(TracedWorkflow):
                 record_ids=None if record_id is None else (record_id,),
                 upcoming=True,
             )
-            newest = self._saying(wanted, {item.hash for item in group})
+            newest = self.services.saying(wanted, {item.hash for item in group})
             for item in group:
                 item.existing = newest.get(item.hash)
-
-    def _saying(self, wanted: Selection, hashes: set[str]) -> dict[str, MemoryRecord]:
-        """Return the newest selected record with each of these texts, by the hash of its text."""
-        found: dict[str, MemoryRecord] = {}
-        missing = set(hashes)
-        while missing:  # the rest again: one text may be stored many times, under ids of their own
-            same = replace(wanted, text_hashes=tuple(sorted(missing)))
-            for record in self.services.store.list_records(same, len(missing)):
-                found.setdefault(text_hash(record.content), record)
-            if not missing & found.keys():
-                break
-            missing -= found.keys()
-        return found
 
     def _count_words(self, run: EncodingRun) -> None:
         """Make the lexical vectors of texts that may become records, turns of conversations aside.

@@ -7,6 +7,7 @@ and costs no other part anything. Without a model the whole text is the one stat
 from __future__ import annotations
 
 import asyncio
+import time
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,8 @@ class ExtractionRun:
     results: list[str] = field(default_factory=list)
     echoes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    begun: float = field(default_factory=time.perf_counter)
+    """When the run began: what goes before the model takes from the same time."""
 
     def __post_init__(self) -> None:
         self.marked = echo.Marked(unicodedata.normalize("NFC", self.content), [])
@@ -132,19 +135,18 @@ class ExtractionFlow(TracedWorkflow):
         self, run: ExtractionRun, quoted: list[echo.Quoted], known: list[echo.Remembered]
     ) -> tuple[list[echo.Remembered], list[echo.Quoted]]:
         """Return the quoted parts whose very text is stored, and the quoted parts left over."""
-        store = self.services.store
+        wanted = {text_hash for part in quoted for text_hash in part.hashes}
+        stored = self.services.saying(run.selection, wanted)
         found: list[echo.Remembered] = []
         rest: list[echo.Quoted] = []
         for part in quoted:
             if any(k.start < part.end and part.start < k.end for k in (*known, *found)):
                 continue
-            for text_hash in part.hashes:
-                same = store.list_records(replace(run.selection, text_hashes=(text_hash,)), 1)
-                if same:
-                    found.append(echo.Remembered(part.start, part.end, same[0].content))
-                    break
-            else:
+            same = next((stored[h] for h in part.hashes if h in stored), None)
+            if same is None:
                 rest.append(part)
+            else:
+                found.append(echo.Remembered(part.start, part.end, same.content))
         return found, rest
 
     def _near_parts(
@@ -181,8 +183,9 @@ class ExtractionFlow(TracedWorkflow):
             for part in run.parts
         }
         seconds = self.services.config.encode_timeout * DEADLINE
+        spent = time.perf_counter() - run.begun
         try:
-            done, late = await asyncio.wait(tasks, timeout=seconds)
+            done, late = await asyncio.wait(tasks, timeout=max(seconds - spent, 0.0))
         finally:
             for task in tasks:
                 task.cancel()

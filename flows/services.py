@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
 from mnemotrace.config import MemoryConfig
-from mnemotrace.embedders.lexical import LEXICAL_NAME
+from mnemotrace.embedders.lexical import LEXICAL_NAME, text_hash
 from mnemotrace.embedders.service import EmbeddingService
 from mnemotrace.errors import StoreCorruptError
 from mnemotrace.llm.service import LLMService
@@ -123,6 +123,26 @@ class Services:
         batch = context.without(self.store, selection, lending=lending)
         if batch.lexical:
             self.store.commit(batch)
+
+    def saying(self, wanted: Selection, hashes: Collection[str]) -> dict[str, MemoryRecord]:
+        """Return the newest selected record with each of these texts, by the hash of its text.
+
+        Blocks. All are looked up together; a text that is not stored is not in the result.
+
+        Args:
+            wanted: the records to look among.
+            hashes: as `text_hash` makes them.
+        """
+        found: dict[str, MemoryRecord] = {}
+        missing = set(hashes)
+        while missing:  # the rest again: one text may be stored many times, under ids of their own
+            same = replace(wanted, text_hashes=tuple(sorted(missing)))
+            for record in self.store.list_records(same, len(missing)):
+                found.setdefault(text_hash(record.content), record)
+            if not missing & found.keys():
+                break
+            missing -= found.keys()
+        return found
 
     def lexical_vectors(self, records: Sequence[MemoryRecord]) -> list[SparseVector]:
         """Return the lexical vectors of stored records, among their neighbours if so set; blocks."""

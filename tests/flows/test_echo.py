@@ -439,3 +439,24 @@ def test_no_text_makes_the_guard_or_the_cutting_slow(open_memory: OpenMemory, ki
     begun = time.perf_counter()
     assert memory.extract_memories(HARD[kind]) == []
     assert time.perf_counter() - begun < 5.0
+
+
+def test_all_quoted_parts_are_looked_up_at_once(
+    open_memory: OpenMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = open_memory()
+    texts = [f"Sensor {number} stands in hall {number}." for number in range(30)]
+    for text in texts[:5]:
+        memory.remember(text, scope="/x", **FIELDS)
+    listed: list[int] = []
+    look = memory.store.list_records
+
+    def counted(*args: Any, **keywords: Any) -> Any:
+        listed.append(1)
+        return look(*args, **keywords)
+
+    monkeypatch.setattr(memory.store, "list_records", counted)
+    found = memory.extract_memories("We read:\n" + "\n".join(f"- {text}" for text in texts))
+    assert len(listed) <= 2
+    assert not set(texts[:5]) & set(found)
+    assert set(texts[5:]) <= {" ".join(text.split()) for text in found}
