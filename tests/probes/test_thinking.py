@@ -97,6 +97,9 @@ BAD: dict[str, Any] = {
     "an overload that does not pass": TransientLLMError("429"),
     "any exception": ValueError("a bug"),
     "an exception in a function": raising(ZeroDivisionError()),
+    "an interrupt": KeyboardInterrupt("not by Ctrl-C"),
+    "an exit": SystemExit(3),
+    "an exit in a function": raising(SystemExit(3)),
     "a hang": hang,
 }
 BAD_SAVE: dict[str, Any] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 import time
 import weakref
 from dataclasses import dataclass, field
@@ -273,6 +274,12 @@ class LLMService:
             raise
         except Exception as error:
             raise _wrapped(error) from error
+        except (KeyboardInterrupt, SystemExit) as error:
+            # Ctrl-C comes to the main thread. Anywhere else it is the model that raises it, and
+            # it would end the loop that all memories of the process run on.
+            if threading.current_thread() is threading.main_thread():
+                raise
+            raise LLMError(f"the language model failed: {type(error).__name__}") from error
         if not isinstance(reply, LLMReply):
             raise LLMError(
                 f"the language model object returned {kind_of(reply)} from `complete`, "
