@@ -158,8 +158,8 @@ def test_the_original_query_is_searched_beside_two_others_in_one_embedder_call(
 
 
 @pytest.mark.parametrize(
-    "failure", [LLMError("down"), RuntimeError("boom"), "", "no json", {"complexity": "odd"}], ids=str
-)  # fmt: skip
+    "failure", [LLMError("down"), RuntimeError("boom"), "", "no json", "[1, 2]"], ids=str
+)
 def test_a_failed_query_analysis_falls_back_to_the_plain_query(
     open_memory: OpenMemory, failure: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
