@@ -13,8 +13,8 @@ from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
 from mnemotrace import scopes
-from mnemotrace.checks import kind_of, shortened
-from mnemotrace.errors import InvalidInputError, RecordError
+from mnemotrace.checks import checked_flag, shortened
+from mnemotrace.errors import InvalidInputError, RecordError, ScopeError
 from mnemotrace.records import ANALYSED_FIELDS, as_utc
 
 _TIMES = ("created_at", "valid_from", "expires_at")
@@ -96,19 +96,19 @@ def checked_text(content: Any, what: str = "content") -> str:
     A text of white space and invisible characters alone is blank.
     """
     if not isinstance(content, str):
-        raise RecordError(f"{what} must be a string, not {kind_of(content)}.")
+        raise RecordError(f"{what} must be a string, not {shortened(content)}.")
     if not any(_is_visible(character) for character in content):
         raise RecordError(f"{what} is blank; there is nothing to remember. Nothing was stored.")
     return _checked_unicode(content, what)
 
 
-def checked_query(query: Any) -> str:
+def checked_query(query: Any, what: str = "query") -> str:
     """Return a query, or raise InvalidInputError for one that asks nothing."""
     if not isinstance(query, str):
-        raise InvalidInputError(f"The query must be a string, not {kind_of(query)}.")
+        raise InvalidInputError(f"The {what} must be a string, not {shortened(query)}.")
     if not any(_is_visible(character) for character in query):
-        raise InvalidInputError("The query is empty; say what to recall.")
-    return _checked_unicode(query, "The query")
+        raise InvalidInputError(f"The {what} is empty; say what to recall.")
+    return _checked_unicode(query, f"The {what}")
 
 
 def _is_visible(character: str) -> bool:
@@ -130,9 +130,11 @@ def checked_number(value: Any, name: str) -> float:
     """Return a number from 0 to 1, or raise RecordError."""
     value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise RecordError(f"{name} must be a number from 0 to 1, not {value!r}.")
+        raise RecordError(f"{name} must be a number from 0 to 1, not {shortened(value)}.")
     if not 0 <= value <= 1:  # nor NaN
-        raise RecordError(f"{name} must be from 0 to 1, not {value!r}. Nothing was changed.")
+        raise RecordError(
+            f"{name} must be from 0 to 1, not {shortened(value)}. Nothing was changed."
+        )
     return float(value)
 
 
@@ -140,7 +142,9 @@ def checked_count(value: Any, name: str) -> int:
     """Return a whole number from 0 to 2**31 - 1, to which larger ones are cut down."""
     value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidInputError(f"{name} must be a whole number, 0 or more, not {value!r}.")
+        raise InvalidInputError(
+            f"{name} must be a whole number, 0 or more, not {shortened(value)}."
+        )
     return min(value, 2**31 - 1)
 
 
@@ -156,20 +160,34 @@ def checked_labels(value: Any, name: str) -> tuple[str, ...] | None:
         return None
     if isinstance(value, str):
         value = [value]
-    if not isinstance(value, Iterable):
-        raise InvalidInputError(f"{name} must be a list of strings, not {value!r}.")
+    if not _is_listing(value):
+        raise InvalidInputError(f"{name} must be a list of strings, not {shortened(value)}.")
     labels: dict[str, None] = {}
     for item in value:
         if not isinstance(item, str) or not item.strip():
-            raise InvalidInputError(f"{name} must hold non-blank strings, not {item!r}.")
+            raise InvalidInputError(f"{name} must hold non-blank strings, not {shortened(item)}.")
         labels[_checked_unicode(item.strip(), name)] = None
     return tuple(labels)
+
+
+def _is_listing(value: Any) -> bool:
+    """Whether a value is several; bytes would be numbers, and a dict its keys alone."""
+    return isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping))
+
+
+def checked_scope(value: Any, name: str) -> str | None:
+    """Return a scope path as it is, or None; what it may be is checked when it is read."""
+    if value is not None and not isinstance(value, str):
+        raise ScopeError(
+            f"{name} must be a scope path such as '/team/alpha', not {shortened(value)}."
+        )
+    return value
 
 
 def checked_id(value: Any) -> str:
     """Return a record id as it is, white space included; raise InvalidInputError for another."""
     if not isinstance(value, str) or not value:
-        raise InvalidInputError(f"A record id is a non-empty string, not {value!r}.")
+        raise InvalidInputError(f"record_id must be a non-empty string, not {shortened(value)}.")
     return _checked_unicode(value, "The record id")
 
 
@@ -179,9 +197,16 @@ def checked_ids(value: Any) -> tuple[str, ...] | None:
         return None
     if isinstance(value, str):
         value = [value]
-    if not isinstance(value, Iterable):
-        raise InvalidInputError(f"record_ids must be a list of ids, not {value!r}.")
-    return tuple(dict.fromkeys(checked_id(item) for item in value))
+    if not _is_listing(value):
+        raise InvalidInputError(f"record_ids must be a list of ids, not {shortened(value)}.")
+    ids: dict[str, None] = {}
+    for item in value:
+        if not isinstance(item, str) or not item:
+            raise InvalidInputError(
+                f"record_ids must hold non-empty strings, not {shortened(item)}."
+            )
+        ids[_checked_unicode(item, "record_ids")] = None
+    return tuple(ids)
 
 
 def checked_filter(value: Any) -> dict[str, Any]:
@@ -189,10 +214,10 @@ def checked_filter(value: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise InvalidInputError(f"metadata_filter must be a dict, not {value!r}.")
+        raise InvalidInputError(f"metadata_filter must be a dict, not {shortened(value)}.")
     for key, condition in value.items():
         if not isinstance(key, str):
-            raise InvalidInputError(f"metadata_filter must have text keys, not {key!r}.")
+            raise InvalidInputError(f"metadata_filter must have text keys, not {shortened(key)}.")
         several = isinstance(condition, (list, tuple, set, frozenset))
         for text in (key, *(condition if several else (condition,))):
             if isinstance(text, str):
@@ -248,7 +273,7 @@ def checked_name(value: Any, name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip():
-        raise InvalidInputError(f"{name} must be a non-blank string, not {value!r}.")
+        raise InvalidInputError(f"{name} must be a non-blank string, not {shortened(value)}.")
     return _checked_unicode(value, name)
 
 
@@ -313,8 +338,8 @@ def save_request(
     Raises:
         RecordError, InvalidInputError: naming the argument that is wrong; nothing was changed.
     """
-    if not isinstance(private, bool) or not isinstance(pinned, bool):
-        raise RecordError("private and pinned must be True or False.")
+    checked_flag(private, "private", RecordError)
+    checked_flag(pinned, "pinned", RecordError)
     chosen = checked_name(record_id, "record_id")
     if chosen is not None:
         checked_text(chosen, "record_id")

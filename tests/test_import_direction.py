@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "mnemotrace"
 # Lowest first. A name stands for a module or for a whole folder of `mnemotrace`. A module may
 # import its own layer and those before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "checks", "scopes", "quoting", "records", "config"),
+    ("errors", "checks", "naming", "scopes", "quoting", "records", "config"),
     (
         "scoring",
         "trace",

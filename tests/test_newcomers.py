@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,6 @@ from typing import Any
 import pytest
 
 from mnemotrace import Flow, Memory, Recall, event_bus, reindex
-from mnemotrace.checks import kind_of
 from mnemotrace.errors import (
     ConfigurationError,
     InvalidInputError,
@@ -177,7 +177,7 @@ def test_a_slice_lists_its_own_subtrees_at_the_top(memory: Memory) -> None:
 @pytest.mark.parametrize("query", [None, 5, ["tea"], b"tea"])
 def test_a_query_of_another_type_is_told_apart_from_an_empty_one(query: Any) -> None:
     with Memory(llm=None, storage=":memory:", embedder=FakeEmbedder()) as memory:
-        with pytest.raises(InvalidInputError, match=f"must be a string, not {kind_of(query)}"):
+        with pytest.raises(InvalidInputError, match=re.escape(f"must be a string, not {query!r}.")):
             memory.recall(query)
         with pytest.raises(InvalidInputError, match="empty"):
             memory.recall(" ")
@@ -239,6 +239,27 @@ def test_a_bad_text_of_a_batch_is_named_and_nothing_is_accepted(
 ) -> None:
     with pytest.raises(kind, match=r"^Item 3 of remember_many: "):
         memory.remember_many(["tea", "rice", bad, "salt"])
+    assert memory.info("/").record_count == 0
+
+
+@pytest.mark.parametrize(
+    ("item", "told"),
+    [
+        ({"content": "x", "categry": "c"}, "unknown key 'categry'. Did you mean 'categories'?"),
+        ({"content": "x", "user_id": "ana"}, "unknown key 'user_id'. Memories of different users"),
+        ({"content": "x", "role": "user"}, "unknown key 'role'. Known keys: categories, content,"),
+        ({"text": "x"}, "unknown key 'text'. Here that is 'content'."),
+        ({"content": "x", 5: "y"}, "has the key 5. Keys are names"),
+        ({"scope": "/a"}, "has no 'content'"),
+    ],
+)
+def test_a_wrong_key_of_a_batch_is_named_with_its_item(
+    memory: Memory, item: dict[Any, Any], told: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=r"^Item 2 of remember_many has ") as caught:
+        memory.remember_many(["tea", item])
+    assert told in str(caught.value)
+    assert str(caught.value).endswith("Nothing was stored.")
     assert memory.info("/").record_count == 0
 
 

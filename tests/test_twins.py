@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from mnemotrace import Memory, MemoryScope, MemorySlice
 from mnemotrace.flows.runtime import Runtime, get_runtime
+from mnemotrace.testing import FakeEmbedder
 from mnemotrace.twins import awaitable, blocking
 
 METHODS = (
@@ -142,3 +143,83 @@ def test_wrong_arguments_are_type_errors_that_help(kind: str) -> None:
         call()
     with pytest.raises(TypeError, match="self"):
         call("a", self=1)
+
+
+@pytest.fixture(scope="module")
+def views() -> Iterator[dict[type, Any]]:
+    with Memory(llm=None, storage=":memory:", embedder=FakeEmbedder()) as memory:
+        yield {Memory: memory, MemoryScope: memory.scope("/a"), MemorySlice: memory.slice(["/a"])}
+
+
+def refusal(method: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
+    """Return what a call with wrong arguments is told, whatever kind of method it is."""
+    with pytest.raises(TypeError) as told:
+        result = method(*args, **kwargs)
+        if inspect.isawaitable(result):
+            asyncio.run(_result_of(result))
+    return str(told.value)
+
+
+async def _result_of(waiting: Awaitable[Any]) -> Any:
+    return await waiting
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *((kind, f"{a}{name}") for kind in VIEWS for name in METHODS for a in ("", "a")),
+        *((Memory, f"{a}{name}") for name in OWNER_METHODS for a in ("", "a")),
+        *((kind, name) for kind in VIEWS for name in (*STREAMS, "scope", "slice")),
+        (MemoryScope, "subscope"),
+    ],
+)
+def test_wrong_arguments_are_told_in_the_words_of_the_caller(
+    views: dict[type, Any], kind: type, name: str
+) -> None:
+    method = getattr(views[kind], name)
+    parameters = inspect.signature(method).parameters.values()
+    placed = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    needed = [p.name for p in parameters if p.default is p.empty]
+    told = refusal(method, *["x"] * (len(placed) + 1))
+    assert told.startswith(f"{name}() takes at most {len(placed)} positional argument")
+    assert f", not {len(placed) + 1}." in told
+    assert all(p.name in told for p in parameters)
+    for word in needed:
+        others = {other: "x" for other in needed if other != word}
+        assert refusal(method, **others) == f"{name}() needs {word!r}."
+    if placed:
+        first = placed[0].name
+        twice = refusal(method, "x", **{first: "x"})
+        assert twice == f"{name}() was given {first!r} twice, by position and by name."
+    assert refusal(method, zzz=1).startswith(f"{name}() has no argument 'zzz'. It takes: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "here"),
+    [
+        ("recall", "top_k", "Here that is 'limit'."),
+        ("recall", "k", "Here that is 'limit'."),
+        ("arecall", "n", "Here that is 'limit'."),
+        ("recall", "size", "Here that is 'limit'."),
+        ("recall", "similarity_top_k", "Here that is 'limit'."),
+        ("recall", "filters", "Here that is 'metadata_filter'."),
+        ("recall", "user_id", "'scope', such as scope='/users/ana'."),
+        ("remember", "user_id", "'scope', such as scope='/users/ana'."),
+        ("remember", "text", "Here that is 'content'."),
+        ("remember", "thread_id", "Here that is 'session'."),
+        ("remember", "tags", "Here that is 'categories'."),
+        ("remember_many", "messages", "Here that is 'contents'."),
+        ("get", "memory_id", "Here that is 'record_id'."),
+        ("forget", "memory_ids", "Here that is 'record_ids'."),
+        ("forget", "id", "Here that is 'record_ids'."),
+        ("recall", "lmit", "Did you mean 'limit'?"),
+        ("recall", "categry", "Did you mean 'categories'?"),
+        ("recall", "metadata", "Did you mean 'metadata_filter'?"),
+        ("tree", "top_k", "It takes: "),
+        ("recall", "nope", "It takes: "),
+    ],
+)
+def test_a_word_of_another_library_is_told_the_one_here(
+    views: dict[type, Any], name: str, word: str, here: str
+) -> None:
+    assert here in refusal(getattr(views[Memory], name), **{word: 1})

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -143,3 +144,29 @@ def test_the_message_says_what_to_pass(
 ) -> None:
     with pytest.raises(InvalidInputError, match=hint):
         call(memory)
+
+
+class Odd:
+    """Fits nothing, and its repr is longer than a message should be."""
+
+    def __repr__(self) -> str:
+        return "<ODD " + "x" * 5000 + ">"
+
+
+TIMES = {"since", "until", "as_of", "now", "created_at", "valid_from", "expires_at", "older_than"}
+"""tests/probes/test_validity.py has what is said of them."""
+
+
+@pytest.mark.parametrize("name", [*BLOCKING, "reindex"])
+def test_a_wrong_kind_is_told_with_argument_value_and_what_is_accepted(
+    memory: Memory, name: str
+) -> None:
+    method = getattr(memory, name)
+    for parameter in inspect.signature(method).parameters.keys() - TIMES:
+        wrong = {**NEEDED.get(name, {}), parameter: Odd()}
+        with pytest.raises(MnemotraceError) as told:
+            method(**wrong) if name != "recall_stream" else list(method(**wrong))
+        message = str(told.value)
+        assert re.search(rf"\b{parameter}\b", message), (parameter, message)
+        assert "<ODD" in message or "an Odd" in message, (parameter, message)
+        assert len(message) < 400, (parameter, message)

@@ -1,4 +1,4 @@
-"""Arguments of any call, checked: paths, seconds; and how messages name what was given.
+"""Arguments of any call, checked: paths, seconds, truth values; and how messages name what was given.
 
 What makes up a save or a question is checked in `mnemotrace.flows.requests`.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def checked_path(value: Any, what: str) -> Path:
     text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(text, str):
         raise InvalidInputError(
-            f"{what} must be named by a path (text or pathlib.Path), not by {value!r}."
+            f"{what} must be named by a path (text or pathlib.Path), not by {shortened(value)}."
         )
     if not text.strip() or not encodable(text):
         raise InvalidInputError(f"{what} cannot be at {text!r}, which is not a path.")
@@ -54,7 +55,7 @@ def checked_seconds(value: Any, name: str) -> float | None:
         return None
     if not number or not value <= threading.TIMEOUT_MAX:  # NaN is neither more nor less
         raise InvalidInputError(
-            f"{name} must be a number of seconds, or None for no limit, not {value!r}."
+            f"{name} must be a number of seconds, or None for no limit, not {shortened(value)}."
         )
     return float(max(value, 0))
 
@@ -66,7 +67,30 @@ def checked_function(value: Any, name: str) -> Any:
         InvalidInputError: it is neither.
     """
     if value is not None and not callable(value):
-        raise InvalidInputError(f"{name} must be a function or None, not {value!r}.")
+        raise InvalidInputError(f"{name} must be a function or None, not {shortened(value)}.")
+    return value
+
+
+def checked_flag(value: Any, name: str, error: type[InvalidInputError] = InvalidInputError) -> bool:
+    """Return a truth value. Nothing else passes for one: ``"no"`` would be true.
+
+    Raises:
+        error: it is neither True nor False.
+    """
+    if not isinstance(value, bool):
+        raise error(f"{name} must be True or False, not {shortened(value)}.")
+    return value
+
+
+def checked_word(value: Any, name: str, words: Sequence[str]) -> Any:
+    """Return one of some words.
+
+    Raises:
+        InvalidInputError: it is none of them.
+    """
+    if not isinstance(value, str) or value not in words:
+        known = f"{', '.join(map(repr, words[:-1]))} or {words[-1]!r}"
+        raise InvalidInputError(f"{name} must be {known}, not {shortened(value)}.")
     return value
 
 
@@ -101,6 +125,12 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 
 def shortened(value: Any, most: int = 60) -> str:
-    """Return the `repr` of a value for a message, of at most about so many characters."""
-    text = repr(value)
+    """Return the `repr` of a value for a message, of at most about so many characters.
+
+    What has none, such as a number of ten thousand digits, is named by its kind.
+    """
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  code of any object
+        return kind_of(value)
     return text if len(text) <= most else f"{text[:most]}..."

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from .checks import shortened
 from .errors import ConfigurationError
+from .naming import meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,19 +153,10 @@ class MemoryConfig(BaseModel):
             allowed = next(
                 item.text for item in cls.model_fields[name].metadata if isinstance(item, _Allowed)
             )
-            shown = repr(problem["input"])
-            if len(shown) > 80:
-                shown = f"{shown[:77]}..."
-            lines.append(f"{name}={shown}: must be {allowed}.")
+            lines.append(f"{name}={shortened(problem['input'], 77)}: must be {allowed}.")
         return "\n".join(lines)
 
 
 def unknown_parameter(name: str, names: Iterable[str]) -> str:
     """Return the message for an unknown keyword argument, with the nearest known name."""
-    nearest = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
-    hint = (
-        f"Did you mean {nearest[0]!r}?"
-        if nearest
-        else f"Known parameters: {', '.join(sorted(set(names)))}."
-    )
-    return f"Unknown parameter {name!r}. {hint}"
+    return f"Unknown parameter {name!r}. {meant(name, names, 'Known parameters')}"

@@ -117,6 +117,7 @@ class Inquiry:
         self._arguments = dict(arguments)
         self._moment = self._core.services.clock()
         self._answers = Answers()
+        self._question: Question = handle._question(**self._arguments)
         named = arguments.get("viewer")
         self._viewer = handle._seen_by(
             arguments.get("source") if named is None else named, False
@@ -125,7 +126,6 @@ class Inquiry:
         self._may_know = handle._seen_by(
             self._viewer, bool(arguments.get("include_private")) or self._is_owner
         )
-        self._question: Question = handle._question(**self._arguments)
         self._conditions = Conditions(
             handle, self._question, self._id, self._may_know, self._moment
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, Ty
 
 from .records import Recall
 from .trace import MAX_SPANS, Span, Status, Trace, watching
-from .twins import HasRuntime, keywords_of, named, unknown_argument
+from .twins import HasRuntime, misfit, named
 
 if TYPE_CHECKING:
     from .flows.runtime import Runtime
@@ -345,11 +345,13 @@ DOC = """Recall as `recall` does, with the same arguments, and tell what happens
 
 def streaming(method: Recalls[S, P]) -> Callable[Concatenate[S, P], RecallStream]:
     """Return the method that gives a stream to iterate over."""
-    name, known = "recall_stream", keywords_of(method)
+    name, signature = "recall_stream", inspect.signature(method)
 
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> RecallStream:
-        if not kwargs.keys() <= known:
-            raise unknown_argument(name, kwargs.keys() - known, known)
+        try:
+            signature.bind(self, *args, **kwargs)
+        except TypeError:
+            raise misfit(name, method, args, kwargs) from None
         return RecallStream(self._runtime, lambda: method(self, *args, **kwargs))
 
     return _documented(call, name, method, "An iterator", "RecallStream")
@@ -357,11 +359,13 @@ def streaming(method: Recalls[S, P]) -> Callable[Concatenate[S, P], RecallStream
 
 def astreaming(method: Recalls[S, P]) -> Callable[Concatenate[S, P], AsyncRecallStream]:
     """Return the method that gives a stream for ``async for``."""
-    name, known = "arecall_stream", keywords_of(method)
+    name, signature = "arecall_stream", inspect.signature(method)
 
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> AsyncRecallStream:
-        if not kwargs.keys() <= known:
-            raise unknown_argument(name, kwargs.keys() - known, known)
+        try:
+            signature.bind(self, *args, **kwargs)
+        except TypeError:
+            raise misfit(name, method, args, kwargs) from None
         return AsyncRecallStream(self._runtime, lambda: method(self, *args, **kwargs))
 
     return _documented(call, name, method, "An asynchronous iterator", "AsyncRecallStream")

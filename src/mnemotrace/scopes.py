@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
+from .checks import shortened
 from .errors import ScopeError
 
 ROOT = "/"
@@ -33,7 +34,7 @@ def normalise(path: str) -> str:
             length (1,024 characters) or depth (32 segments) limit.
     """
     if not isinstance(path, str):
-        raise ScopeError(f"A scope must be a string such as '/team/alpha', not {path!r}.")
+        raise ScopeError(f"scope must be a string such as '/team/alpha', not {shortened(path)}.")
     return _normal(path)
 
 

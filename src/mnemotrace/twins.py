@@ -7,11 +7,13 @@ caller's event loop and loop-bound locks have one owner.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from .checks import counted
+from .naming import meant
 
 if TYPE_CHECKING:
     from .flows.runtime import Runtime
@@ -29,6 +31,7 @@ class HasRuntime(Protocol):
 
 
 S = TypeVar("S", bound=HasRuntime)
+O = TypeVar("O")
 Method = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
 
 
@@ -50,9 +53,13 @@ def blocking(
 
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not kwargs.keys() <= known:
-            raise unknown_argument(name, kwargs.keys() - known, known)
+            raise misfit(name, method, args, kwargs)
         run = shortcut(self, *args, **kwargs) if shortcut is not None else None
-        result: T = (run or self._runtime.run)(method(self, *args, **kwargs))
+        try:
+            begun = method(self, *args, **kwargs)
+        except TypeError:  # nothing of it ran yet: the arguments do not fit
+            raise misfit(name, method, args, kwargs) from None
+        result: T = (run or self._runtime.run)(begun)
         return result
 
     return named(call, name, method)
@@ -65,8 +72,27 @@ def awaitable(method: Method[S, P, T]) -> Callable[Concatenate[S, P], Coroutine[
 
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not kwargs.keys() <= known:
-            raise unknown_argument(name, kwargs.keys() - known, known)
-        return await self._runtime.arun(method(self, *args, **kwargs))
+            raise misfit(name, method, args, kwargs)
+        try:
+            begun = method(self, *args, **kwargs)
+        except TypeError:
+            raise misfit(name, method, args, kwargs) from None
+        return await self._runtime.arun(begun)
+
+    return named(call, name, method)
+
+
+def direct(method: Callable[Concatenate[O, P], T]) -> Callable[Concatenate[O, P], T]:
+    """Return a plain method whose wrong arguments are told as those of the others are."""
+    signature = inspect.signature(method)
+    name = method.__name__
+
+    def call(self: O, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            signature.bind(self, *args, **kwargs)
+        except TypeError:
+            raise misfit(name, method, args, kwargs) from None
+        return method(self, *args, **kwargs)
 
     return named(call, name, method)
 
@@ -76,12 +102,40 @@ def keywords_of(method: Callable[..., Any]) -> frozenset[str]:
     return frozenset(inspect.signature(method).parameters) - {"self"}
 
 
-def unknown_argument(name: str, unknown: set[str], known: frozenset[str]) -> TypeError:
-    """Return the error that says which argument there is instead of an unknown one."""
-    word = min(unknown)
-    near = difflib.get_close_matches(word, known, 1)
-    hint = f" Did you mean {near[0]!r}?" if near else f" It takes: {', '.join(sorted(known))}."
-    return TypeError(f"{name}() has no argument {word!r}.{hint}")
+def misfit(
+    name: str, method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> TypeError:
+    """Return the error for arguments that a method does not take, in the words of its caller.
+
+    Python's own would show a name with an underscore, and count ``self``.
+
+    Args:
+        name: what the method is called.
+        method: it, with ``self`` as its first parameter.
+        args, kwargs: what it was called with, without ``self``.
+    """
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    known = [parameter.name for parameter in parameters]
+    unknown = kwargs.keys() - set(known)
+    if unknown:
+        word = min(unknown)
+        return TypeError(f"{name}() has no argument {word!r}. {meant(word, known, 'It takes')}")
+    placed = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    if len(args) > len(placed):
+        by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        most = counted(len(placed), "positional argument")
+        listed = f" ({', '.join(placed)})" if placed else ""
+        rest = f" Give these by name: {', '.join(by_name)}." if by_name else ""
+        return TypeError(f"{name}() takes at most {most}{listed}, not {len(args)}.{rest}")
+    twice = [word for word in placed[: len(args)] if word in kwargs]
+    if twice:
+        return TypeError(f"{name}() was given {twice[0]!r} twice, by position and by name.")
+    missing = [
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.name not in (*placed[: len(args)], *kwargs)
+    ]
+    return TypeError(f"{name}() needs {' and '.join(map(repr, missing))}.")
 
 
 def named(call: C, name: str, method: Callable[..., Any]) -> C:

@@ -314,9 +314,13 @@ def test_async_twins_leave_the_loop_free(here: Memory, there: Memory, file: Path
 
 def test_what_is_no_file_is_refused(here: Memory) -> None:
     target: Any = 7
-    with pytest.raises(InvalidInputError, match="not to an int"):
+    with pytest.raises(
+        InvalidInputError, match="target of an export must be a path or an open file, not 7"
+    ):
         here.export_records(target)
-    with pytest.raises(InvalidInputError, match="not from an int"):
+    with pytest.raises(
+        InvalidInputError, match="file to import must be a path or an open file, not 7"
+    ):
         here.import_records(target)
     with pytest.raises(InvalidInputError, match="cannot be read"):
         here.import_records("nowhere.jsonl")

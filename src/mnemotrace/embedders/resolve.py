@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from typing import Any
 
-from mnemotrace.checks import kind_of
+from mnemotrace.checks import kind_of, shortened
 from mnemotrace.errors import ConfigurationError
+from mnemotrace.naming import nearest
 
 from .bundled import BundledEmbedder, WholeBundledEmbedder
 from .e5 import E5Embedder
@@ -130,10 +130,10 @@ def _from_provider(provider: Any, config: Mapping[str, Any]) -> EmbeddingService
         return _offline(provider)
     if provider in PROVIDERS:
         return _service(make(provider, config))
-    near = difflib.get_close_matches(str(provider).lower(), NAMES, n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]!r}? There" if near else ". There"
+    near = nearest(provider, NAMES) if isinstance(provider, str) else None
+    hint = f"; did you mean {near!r}? There" if near else ". There"
     raise ConfigurationError(
-        f"unknown embedder provider {provider!r}{hint} are {', '.join(NAMES)}, and any "
+        f"unknown embedder provider {shortened(provider)}{hint} are {', '.join(NAMES)}, and any "
         "function from a list of texts to a list of vectors"
     )
 

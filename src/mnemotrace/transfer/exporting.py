@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from mnemotrace import __version__
-from mnemotrace.checks import checked_path, kind_of
+from mnemotrace.checks import checked_path, shortened
 from mnemotrace.errors import InvalidInputError, StoreNotWritableError
 from mnemotrace.records import MemoryRecord, utc_now
 from mnemotrace.stores.backend import Facet, StorageBackend
@@ -69,7 +69,7 @@ def export(
     write = getattr(target, "write", None)
     if not callable(write):
         raise InvalidInputError(
-            f"An export goes to a path or to an open file, not to {kind_of(target)}."
+            f"The target of an export must be a path or an open file, not {shortened(target)}."
         )
     if isinstance(target, io.TextIOBase) or hasattr(target, "encoding"):
         return _write(lines, write)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Literal, get_args
 
 from mnemotrace import scopes
-from mnemotrace.checks import checked_path, kind_of
+from mnemotrace.checks import checked_path, checked_word, shortened
 from mnemotrace.embedders.fingerprint import require_same
 from mnemotrace.embedders.lexical import encode_document, text_hash
 from mnemotrace.errors import (
@@ -150,7 +150,7 @@ def opened(source: Source) -> Iterator[IO[bytes]]:
     read = getattr(source, "read", None)
     if not callable(read):
         raise InvalidInputError(
-            f"An import is from a path or an open file, not from {kind_of(source)}."
+            f"The file to import must be a path or an open file, not {shortened(source)}."
         )
     with tempfile.TemporaryFile() as copy:  # it may be a pipe
         piece = read(1 << 20)
@@ -279,11 +279,7 @@ def _difference(records: Sequence[MemoryRecord], there: Mapping[int, MemoryRecor
 
 def checked_choice(on_conflict: Any) -> OnConflict:
     """Return what to do about conflicts, or raise InvalidInputError for another word."""
-    if on_conflict not in get_args(OnConflict):
-        raise InvalidInputError(
-            f"on_conflict must be 'error', 'skip' or 'replace', not {on_conflict!r}."
-        )
-    choice: OnConflict = on_conflict
+    choice: OnConflict = checked_word(on_conflict, "on_conflict", get_args(OnConflict))
     return choice
 
 

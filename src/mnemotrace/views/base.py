@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mnemotrace import scopes
-from mnemotrace.errors import InvalidInputError
+from mnemotrace.checks import checked_flag, checked_word
 from mnemotrace.flows.requests import (
     checked_count,
     checked_filter,
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 Time = datetime | str
 Depth = Literal["deep", "shallow"]
+DEPTHS = get_args(Depth)
+LEVELS = ("off", "on", "full")
+"""Of traces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,7 @@ class Handle:
         only_source: bool = True,
         upcoming: bool = False,
     ) -> Selection:
-        if not isinstance(include_private, bool):
-            raise InvalidInputError("include_private must be True or False.")
+        checked_flag(include_private, "include_private")
         who = checked_name(source, "source")
         viewer = checked_name(viewer, "viewer")
         labels = checked_labels(categories, "categories")
@@ -114,14 +116,10 @@ class Handle:
         """Check the arguments of a recall; see there for what is raised."""
         query = checked_query(query)
         limit = checked_count(limit, "limit")
-        if depth not in ("deep", "shallow"):
-            raise InvalidInputError(f"depth must be 'deep' or 'shallow', not {depth!r}.")
-        if trace not in (None, "off", "on", "full"):
-            raise InvalidInputError(f"trace must be 'off', 'on' or 'full', not {trace!r}.")
-        if not isinstance(wait_for_writes, bool):
-            raise InvalidInputError(
-                f"wait_for_writes must be True or False, not {wait_for_writes!r}."
-            )
+        checked_word(depth, "depth", DEPTHS)
+        if trace is not None:
+            checked_word(trace, "trace", LEVELS)
+        checked_flag(wait_for_writes, "wait_for_writes")
         moment = checked_time(now, "now")
         selection = self._selection(
             scope,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mnemotrace import scopes
+from mnemotrace.checks import checked_flag
 from mnemotrace.errors import InvalidInputError
 from mnemotrace.flows.requests import (
     checked_count,
@@ -126,9 +127,7 @@ class Curating(Handle):
             changes["importance"] = checked_number(importance, "importance")
         for name, value in (("private", private), ("pinned", pinned)):
             if value is not None:
-                if not isinstance(value, bool):
-                    raise InvalidInputError(f"{name} must be True or False.")
-                changes[name] = value
+                changes[name] = checked_flag(value, name)
         if not isinstance(expires_at, Unset):
             changes["expires_at"] = checked_time(expires_at, "expires_at")
         selection = self._seen_by(source, include_private, upcoming=True)
@@ -212,6 +211,7 @@ class Curating(Handle):
             ScopePermissionError: a read-only view, or a scope outside of it.
         """
         self._reach.require_writable()
+        checked_flag(erase, "erase")
         checked_whole(scope)
         criteria = (scope, categories, older_than, metadata_filter or None, record_ids, source)
         if all(value is None for value in criteria):

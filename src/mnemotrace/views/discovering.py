@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mnemotrace.flows.requests import checked_count
+from mnemotrace.flows.requests import checked_count, checked_scope
 from mnemotrace.records import MemoryRecord, ScopeInfo
+from mnemotrace.stores.selection import Selection
 from mnemotrace.twins import awaitable, blocking
 
 from .base import Handle, Time
@@ -14,6 +15,9 @@ from .base import Handle, Time
 
 class Discovering(Handle):
     """The methods that list and count; answered by facets and counts, never by a scan."""
+
+    def _below(self, path: str | None, source: str | None, include_private: bool) -> Selection:
+        return self._seen_by(source, include_private, checked_scope(path, "path"))
 
     async def _tree(
         self,
@@ -35,7 +39,7 @@ class Discovering(Handle):
             A line for each scope. Where nothing is visible, the top alone with 0 records.
         """
         max_depth = checked_count(max_depth, "max_depth")
-        selection = self._seen_by(source, include_private, path)
+        selection = self._below(path, source, include_private)
         return await self._core.tree(selection, max_depth)
 
     tree = blocking(_tree)
@@ -58,7 +62,7 @@ class Discovering(Handle):
         Returns:
             The numbers; where nothing is visible, 0 records, empty lists and no times.
         """
-        selection = self._seen_by(source, include_private, path)
+        selection = self._below(path, source, include_private)
         return await self._core.info(selection, self._top(path))
 
     info = blocking(_info)
@@ -81,7 +85,7 @@ class Discovering(Handle):
         Returns:
             Their absolute paths; ``[]`` when there are none.
         """
-        selection = self._seen_by(source, include_private, path)
+        selection = self._below(path, source, include_private)
         return await self._core.scopes_below(selection, self._top(path))
 
     list_scopes = blocking(_list_scopes)
@@ -104,7 +108,7 @@ class Discovering(Handle):
         Returns:
             The counts by name; ``{}`` when there are none.
         """
-        selection = self._seen_by(source, include_private, path)
+        selection = self._below(path, source, include_private)
         return await self._core.categories(selection)
 
     list_categories = blocking(_list_categories)

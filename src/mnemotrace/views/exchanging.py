@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mnemotrace.checks import checked_function
-from mnemotrace.errors import InvalidInputError
+from mnemotrace.checks import checked_flag, checked_function
 from mnemotrace.flows.requests import checked_filter, checked_labels, checked_time
 from mnemotrace.twins import awaitable, blocking
 
@@ -64,9 +63,8 @@ class Exchanging(Handle):
             ScopePermissionError: the scope lies outside this view.
             StoreNotWritableError: the file cannot be written.
         """
-        for name, value in (("history", history), ("embeddings", embeddings)):
-            if not isinstance(value, bool):
-                raise InvalidInputError(f"{name} must be True or False, not {value!r}.")
+        checked_flag(history, "history")
+        checked_flag(embeddings, "embeddings")
         checked_function(progress, "progress")
         selection = self._seen_by(source, include_private, scope, upcoming=True).narrow(
             categories=checked_labels(categories, "categories"),
@@ -120,8 +118,7 @@ class Exchanging(Handle):
             EmbedderError, StoreError: what was written by then stays; importing again goes on.
         """
         self._reach.require_writable()
-        if not isinstance(dry_run, bool):
-            raise InvalidInputError(f"dry_run must be True or False, not {dry_run!r}.")
+        checked_flag(dry_run, "dry_run")
         checked_function(progress, "progress")
         visible = self._seen_by(source, include_private)
         return await self._core.import_records(

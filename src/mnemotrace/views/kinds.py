@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mnemotrace import scopes
-from mnemotrace.errors import InvalidInputError
+from mnemotrace.checks import checked_flag, shortened
+from mnemotrace.errors import InvalidInputError, ScopeError
 from mnemotrace.reach import Reach
+from mnemotrace.twins import direct
 
 from .curating import Curating
 from .discovering import Discovering
@@ -27,6 +29,7 @@ class MemoryView(Saving, Recalling, Explaining, Curating, Discovering, Exchangin
     on mnemotrace's own loop, so neither blocks the caller's event loop.
     """
 
+    @direct
     def scope(self, path: str) -> MemoryScope:
         """Return a view of one subtree, which sees and writes nothing outside of it.
 
@@ -41,10 +44,11 @@ class MemoryView(Saving, Recalling, Explaining, Curating, Discovering, Exchangin
             ScopeError: it is no path.
             ScopePermissionError: it lies outside of a slice.
         """
-        absolute = self._reach.path(path)
+        absolute = self._reach.path(_checked_path(path))
         self._reach.reading(path)
         return MemoryScope(self._core, absolute, read_only=self._reach.read_only)
 
+    @direct
     def slice(self, scopes: Iterable[str], read_only: bool = True) -> MemorySlice:
         """Return a view of several subtrees at once.
 
@@ -56,17 +60,28 @@ class MemoryView(Saving, Recalling, Explaining, Curating, Discovering, Exchangin
             InvalidInputError: no scope was given, or what is no list of paths.
             ScopePermissionError: a scope lies outside this view.
         """
-        if not isinstance(read_only, bool):
-            raise InvalidInputError(f"read_only must be True or False, not {read_only!r}.")
+        checked_flag(read_only, "read_only")
         if isinstance(scopes, str):
             scopes = [scopes]
         if not isinstance(scopes, Iterable) or isinstance(scopes, (bytes, Mapping)):
-            raise InvalidInputError(f"slice() takes a list of scope paths, not {scopes!r}.")
+            raise InvalidInputError(
+                f"slice() takes a list of scope paths as scopes, not {shortened(scopes)}."
+            )
         paths = list(scopes)
         if not paths:
             raise InvalidInputError("A slice needs at least one scope.")
+        for path in paths:
+            if not isinstance(path, str):
+                raise ScopeError(f"scopes must hold scope paths, not {shortened(path)}.")
         inside = [root for path in paths for root in self._reach.reading(path)]
         return MemorySlice(self._core, inside, read_only=read_only or self._reach.read_only)
+
+
+def _checked_path(path: Any) -> str:
+    """Return the path of a view; None is none, for it would mean all."""
+    if not isinstance(path, str):
+        raise ScopeError(f"path must be a scope path such as '/team/alpha', not {shortened(path)}.")
+    return path
 
 
 class MemoryScope(MemoryView):
@@ -77,6 +92,7 @@ class MemoryScope(MemoryView):
         self.path = scopes.normalise(path)
         self._reach = Reach((self.path,), self.path, read_only)
 
+    @direct
     def subscope(self, path: str) -> MemoryScope:
         """Return a view of a subtree below this one."""
         return self.scope(path)

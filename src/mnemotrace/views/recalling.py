@@ -11,7 +11,7 @@ from mnemotrace.events import (
     MemoryRetrievalStartedEvent,
     event_bus,
 )
-from mnemotrace.flows.requests import checked_count, checked_name
+from mnemotrace.flows.requests import checked_count, checked_name, checked_query
 from mnemotrace.live import astreaming, streaming
 from mnemotrace.records import Recall
 from mnemotrace.twins import awaitable, blocking
@@ -163,6 +163,7 @@ class Recalling(Handle):
             As `recall`.
         """
         name = checked_name(task_id, "task_id")
+        task = checked_query(task, "task")
         if budget_tokens is not None:
             budget_tokens = checked_count(budget_tokens, "budget_tokens")
         begun = time.perf_counter()

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mnemotrace.checks import checked_seconds, kind_of
+from mnemotrace.checks import checked_seconds, shortened
 from mnemotrace.errors import InvalidInputError, ScopePermissionError
 from mnemotrace.flows.requests import (
     BATCH,
@@ -16,6 +16,7 @@ from mnemotrace.flows.requests import (
     next_position,
     save_request,
 )
+from mnemotrace.naming import meant
 from mnemotrace.recording import expect
 from mnemotrace.records import Extraction, MemoryRecord
 from mnemotrace.trace import catching
@@ -26,6 +27,24 @@ from .base import Handle, Time
 if TYPE_CHECKING:
     from mnemotrace.receipts import SaveReceipt
     from mnemotrace.stores.outbox import DeadLetter
+
+_ITEM_KEYS = frozenset(
+    (
+        *("content", "scope", "record_id", "categories", "metadata", "importance", "source"),
+        *("private", "created_at", "valid_from", "expires_at", "pinned", "session"),
+    )
+)
+"""What an item of `remember_many` may have: the arguments of `remember`."""
+
+
+def _wrong_keys(item: Mapping[Any, Any]) -> str:
+    """Say what is wrong with the keys of an item of `remember_many`."""
+    for key in item:
+        if not isinstance(key, str):
+            return f"has the key {shortened(key)}. Keys are names of arguments of remember()."
+        if key not in _ITEM_KEYS:
+            return f"has the unknown key {shortened(key)}. {meant(key, _ITEM_KEYS, 'Known keys')}"
+    return "has no 'content', which is the text to remember."
 
 
 class Saving(Handle):
@@ -171,18 +190,16 @@ class Saving(Handle):
         }
         if isinstance(contents, (str, bytes, Mapping)) or not isinstance(contents, Iterable):
             raise InvalidInputError(
-                f"remember_many takes a list of texts, not {kind_of(contents)}; use "
-                "remember() for a single one."
+                f"contents must be a list of texts, not {shortened(contents)}; remember() saves a "
+                "single one. Nothing was stored."
             )
         batch = f"{BATCH}{uuid.uuid4().hex}"
         requests: list[SaveRequest] = []
         for number, entry in enumerate(contents, start=1):
             own = dict(entry) if isinstance(entry, Mapping) else {"content": entry}
-            unknown = own.keys() - shared.keys() - {"content", "scope", "record_id"}
-            if unknown or "content" not in own:
+            if not own.keys() <= _ITEM_KEYS or "content" not in own:
                 raise InvalidInputError(
-                    f"Item {number} of remember_many must be a text or a dict with 'content' "
-                    f"and arguments of remember(); got keys {sorted(map(str, own))}."
+                    f"Item {number} of remember_many {_wrong_keys(own)} Nothing was stored."
                 )
             place = own.pop("scope", scope)
             text = own.pop("content")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -10,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from mnemotrace.errors import ConfigurationError, EmbedderError
+from mnemotrace.naming import nearest
 
 from .table import Option, Provider
 
@@ -43,8 +43,8 @@ def check_names(provider: str, config: Mapping[str, Any], known: Iterable[str]) 
     unknown = sorted(set(map(str, config)) - set(names))
     if not unknown:
         return
-    near = difflib.get_close_matches(unknown[0], names, n=1, cutoff=0.5)
-    hint = f". Did you mean {near[0]!r}?" if near else ""
+    near = nearest(unknown[0], names)
+    hint = f". Did you mean {near!r}?" if near else ""
     raise ConfigurationError(
         f'embedder provider "{provider}" takes {", ".join(names) or "no config"}; '
         f"unknown here: {', '.join(unknown)}{hint}"
