@@ -39,31 +39,67 @@ def drop(line: int) -> Edit:
     return lambda lines: lines.__delitem__(line - 1)
 
 
+def take(line: int, name: str) -> Edit:
+    return lambda lines: lines[line - 1].__delitem__(name)
+
+
+def without_dimension(dimension: Any) -> Edit:
+    def edit(lines: list[dict[str, Any]]) -> None:
+        lines[0]["embedder"] = {"dimension": dimension}
+        lines[1]["embedding"] = [1.0]
+
+    return edit
+
+
 WRONG: list[tuple[Edit, str]] = [
     (drop(1), "Line 1 .* not the header"),
     (put(1, schema_version=2), "Line 1 .*schema version 2, and this mnemotrace reads 1"),
-    (put(1, schema_version="x"), "Line 1 .*schema_version is 'x'"),
-    (put(1, scopes="x"), "Line 1 .*scopes a list"),
-    (put(3, importance=2), "Line 3 .*importance: .*from 0 to 1"),
+    (put(1, schema_version="x"), "Line 1 .*'schema_version' must be a whole number.* not 'x'"),
+    (
+        put(1, schema_version=0),
+        "Line 1 .*'schema_version' must be a whole number, 1 or more, not 0",
+    ),
+    (put(1, scopes="x"), "Line 1 .*'scopes' must be a list of texts .* not 'x'"),
+    (put(1, embedder=None), "Line 1 .*'embedder' must be an object, not null"),
+    (put(1, embeddings="yes"), "Line 1 .*'embeddings' must be true or false, not 'yes'"),
+    (take(1, "schema_version"), "Line 1 .*'schema_version' is missing"),
+    (put(3, importance=2), "Line 3 .*'importance' must be a number from 0 to 1, not 2"),
+    (put(3, importance=10**400), "Line 3 .*'importance' must be a number from 0 to 1, not 1000"),
+    (put(3, version=0), "Line 3 .*'version' must be a whole number from 1 to .* not 0"),
+    (put(3, access_count=-1), "Line 3 .*'access_count' must be a whole number from 0 .* not -1"),
     (put(3, importance="high"), "Line 3 .*importance"),
-    (put(2, content="  "), "Line 2 .*content is blank"),
-    (put(2, content=None), "Line 2 .*'content' must be a text"),
-    (put(2, id=""), "Line 2 .*'id' must be a text"),
+    (put(2, content="  "), "Line 2 .*the field 'content' is blank"),
+    (put(2, content=None), "Line 2 .*'content' must be a text that is not empty, not null"),
+    (put(2, id=""), "Line 2 .*'id' must be a text that is not empty, not ''"),
+    (take(2, "id"), "Line 2 .*'id' is missing"),
+    (put(2, source="a\ud800"), "Line 2 .*'source' must be a text"),
+    (put(2, categories=["\ud800"]), "Line 2 .*'categories' must be a list of texts"),
     (put(2, content="\ud800"), "Line 2 .*surrogate"),
     (put(2, created_at="yesterday"), "Line 2 .*created_at"),
-    (put(2, scope="/a/../b"), "Line 2 .*scope"),
+    (put(2, created_at="2026-W01-1"), "Line 2 .*'created_at' must be a time .* not '2026-W01-1'"),
+    (put(2, created_at="0001-01-01T00:00+10:00"), "Line 2 .*'created_at' must be a time"),
+    (put(2, scope="/a/../b"), "Line 2 .*the field 'scope' cannot be used: .*holds '..'"),
     (put(2, metadata=[1]), "Line 2 .*metadata"),
     (put(2, metadata={"n": 2**70}), "Line 2 .*more than 64 bits"),
     (put(2, metadata={"t": "x"}, metadata_types={"/t": ["datetime"]}), "Line 2 .*metadata"),
     (put(2, private="no"), "Line 2 .*'private' must be true or false, not 'no'"),
     (put(2, created_at="2026-01-01T00:00:00", content="a\ud800"), "Line 2 .*surrogate"),
-    (put(2, embedding=[1.0]), "Line 2 .*list of 16 numbers"),
+    (put(2, embedding=[1.0]), r"Line 2 .*list of 16 finite numbers.* not \[1.0\] \(1 number\)"),
+    (put(2, embedding="x"), "Line 2 .*list of 16 finite numbers.* not 'x'"),
+    (without_dimension(None), "Line 2 .*'embedding' cannot be read.*'dimension' .* is null"),
+    (without_dimension("x"), "Line 2 .*'embedding' cannot be read.*'dimension' .* is 'x'"),
     (put(2, embedding=[0] * 16), "Line 2 .*not all of them 0"),
     (put(2, colour="red"), "Line 2 .*unknown field 'colour'"),
+    (put(2, contnt="red"), r"Line 2 .*unknown field 'contnt' \(did you mean 'content'\?\)"),
     (put(3, id="a"), "Line 3 .*is there twice"),
     (put(3, id="a", version=2), "Line 3 .*two current versions"),
     (put(4, records=7), "Line 4 .*7 records, but there are 2 of 2"),
-    (put(4, records="7"), "Line 4 .*neither a record nor the end"),
+    (put(4, records="7"), "Line 4 .*'records' must be a whole number from 0 .* not '7'"),
+    (take(4, "versions"), "Line 4 .*'versions' is missing"),
+    (
+        put(4, mnemotrace="fin"),
+        "Line 4 .*neither a record nor the end .* must be 'end'.* not 'fin'",
+    ),
     (drop(4), "Line 4 .*cut off"),
     (drop(2), "Line 3 .*there are 1 of 1"),
     (lambda lines: lines.append(lines[1]), "Line 5 .*after the end"),
@@ -96,6 +132,17 @@ def test_what_is_no_export_at_all(there: Memory, file: Path, text: bytes, messag
     file.write_bytes(text)
     with pytest.raises(InvalidInputError, match=message):
         there.import_records(file)
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_byte_order_mark_before_the_header_is_no_fault(
+    exported: Path, there: Memory, as_text: bool
+) -> None:
+    exported.write_bytes(b"\xef\xbb\xbf" + exported.read_bytes())
+    encoding = "utf-8" if as_text else None
+    with exported.open("r" if as_text else "rb", encoding=encoding) as file:
+        assert there.import_records(file).added == 2
+    assert there.import_records(exported).unchanged == 2
 
 
 def test_a_file_cut_off_in_a_line_is_noticed(exported: Path, there: Memory) -> None:

@@ -21,14 +21,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from mnemotrace.checks import counted, shortened
 from mnemotrace.embedders.lexical import text_hash
 from mnemotrace.errors import InvalidInputError, MnemotraceError
 from mnemotrace.flows.requests import checked_text
+from mnemotrace.naming import nearest
 from mnemotrace.records import MemoryRecord
 from mnemotrace.stores.backend import Vector
 from mnemotrace.stores.points import from_payload, metadata_from_json, metadata_to_json, to_payload
 
-from .fields import fault
+from .fields import end_fault, fault, header_fault, shown, unfit, unfit_here
 
 SCHEMA_VERSION = 1
 MARK = "mnemotrace"
@@ -131,24 +133,21 @@ def read_header(data: Mapping[str, Any]) -> Header:
     """
     if data.get(MARK) != "export":
         raise wrong(1, f'it is not the header of an export ({{"{MARK}": "export", ...}})')
-    version = data.get("schema_version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise wrong(1, f"schema_version is {version!r}, not a whole number")
+    problem = header_fault(data)
+    if problem is not None:
+        raise wrong(1, problem)
+    version = data["schema_version"]
     if version > SCHEMA_VERSION:
         raise wrong(
             1,
             f"the file has schema version {version}, and this mnemotrace reads {SCHEMA_VERSION}; "
             "upgrade mnemotrace",
         )
-    embedder = data.get("embedder", {})
-    scopes = data.get("scopes", ["/"])
-    if not isinstance(embedder, dict) or not isinstance(scopes, list):
-        raise wrong(1, "embedder must be an object and scopes a list")
     return Header(
-        embedder=embedder,
-        embeddings=data.get("embeddings") is True,
-        history=data.get("history") is True,
-        scopes=tuple(str(scope) for scope in scopes),
+        embedder=data.get("embedder", {}),
+        embeddings=data.get("embeddings", False),
+        history=data.get("history", False),
+        scopes=tuple(data.get("scopes", ["/"])),
         written_at=str(data.get("written_at", "")),
         written_by=str(data.get("written_by", "")),
     )
@@ -160,10 +159,16 @@ def read_end(data: Mapping[str, Any], number: int) -> End:
     Raises:
         InvalidInputError: it is damaged.
     """
-    counts = [data.get("records"), data.get("versions")]
-    if data.get(MARK) != "end" or not all(type(count) is int for count in counts):
-        raise wrong(number, "it is neither a record nor the end of an export")
-    return End(*counts)  # type: ignore[arg-type]  # checked above
+    if data.get(MARK) != "end":
+        raise wrong(
+            number,
+            f"it is neither a record nor the end of an export: {MARK!r} must be 'end' here, not "
+            f"{shown(data.get(MARK))}",
+        )
+    problem = end_fault(data)
+    if problem is not None:
+        raise wrong(number, problem)
+    return End(data["records"], data["versions"])
 
 
 def read_entry(data: Mapping[str, Any], number: int, header: Header) -> Entry:
@@ -174,10 +179,14 @@ def read_entry(data: Mapping[str, Any], number: int, header: Header) -> Entry:
     """
     unknown = sorted(data.keys() - _FIELDS)
     if unknown:
-        raise wrong(number, f"it has the unknown field {unknown[0]!r}")
+        near = nearest(unknown[0], _FIELDS)
+        hint = f" (did you mean {near!r}?)" if near else ""
+        raise wrong(number, f"it has the unknown field {shortened(unknown[0])}{hint}")
     for name in _NEEDED:
-        if not isinstance(data.get(name), str) or not data[name]:
-            raise wrong(number, f"the field {name!r} must be a text that is not empty")
+        if name not in data:
+            raise wrong(number, f"the field {name!r} is missing")
+        if not isinstance(data[name], str) or not data[name]:
+            raise wrong(number, unfit(name, data[name], "a text that is not empty"))
     problem = fault(data)
     if problem is not None:
         raise wrong(number, problem)
@@ -185,21 +194,27 @@ def read_entry(data: Mapping[str, Any], number: int, header: Header) -> Entry:
     embedding = fields.pop("embedding", None)
     types = fields.pop("metadata_types", {})
     try:
-        checked_text(fields["content"])
-        checked_text(fields["id"], "id")
+        checked_text(fields["content"], "the field 'content'")
+        checked_text(fields["id"], "the field 'id'")
         if fields.get("metadata"):
             fields["metadata"] = metadata_from_json(fields["metadata"], types)
         record = MemoryRecord.model_validate(fields)
         record = from_payload(to_payload(record, text_hash(record.content)))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise wrong(number, f"{place}: {_without_outcome(message)}") from error
+        name = str(first["loc"][0])
+        own = first["type"] == "value_error"  # in words of ours, such as those of a scope
+        message = _without_outcome(first["msg"].removeprefix("Value error, "))
+        told = None if own else unfit_here(name, data[name])
+        raise wrong(number, told or f"the field {name!r} cannot be used: {message}") from error
     except MnemotraceError as error:
         raise wrong(number, _without_outcome(str(error))) from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise wrong(number, f"metadata: {error}") from error
+        raise wrong(
+            number,
+            f"the fields 'metadata' and 'metadata_types' do not fit together ({error}): "
+            f"metadata_types is {shortened(types)}",
+        ) from error
     if embedding is not None:
         embedding = _checked_vector(embedding, number, header)
     return Entry(record, embedding)
@@ -207,13 +222,22 @@ def read_entry(data: Mapping[str, Any], number: int, header: Header) -> Entry:
 
 def _checked_vector(value: Any, number: int, header: Header) -> list[float]:
     dimension = header.embedder.get("dimension")
+    if type(dimension) is not int or dimension < 1:
+        raise wrong(
+            number,
+            "the field 'embedding' cannot be read, because the first line does not say how many "
+            f"numbers a vector has: 'dimension' in its field 'embedder' is {shown(dimension)}. "
+            "Take out the embeddings; the texts are then embedded anew",
+        )
     if (
         not isinstance(value, list)
         or len(value) != dimension
         or not all(type(item) in (int, float) and abs(item) < 1e30 for item in value)
         or not any(value)
     ):
-        raise wrong(number, f"embedding must be a list of {dimension} numbers, not all of them 0")
+        wanted = f"a list of {dimension} finite numbers, not all of them 0"
+        length = f" ({counted(len(value), 'number')})" if isinstance(value, list) else ""
+        raise wrong(number, unfit("embedding", value, wanted) + length)
     return [float(item) for item in value]
 
 

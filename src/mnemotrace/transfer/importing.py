@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -169,7 +170,7 @@ def check(file: IO[bytes], reach: Reach) -> Plan:
         ScopePermissionError: a record lies outside of what may be written to; names the line.
     """
     reach.require_writable()
-    first = file.readline()
+    first = file.readline().removeprefix(BOM_UTF8)  # as some editors on Windows save it
     if not first.strip():
         raise wrong(1, "the file is empty")
     header = read_header(parse_line(first, 1))
