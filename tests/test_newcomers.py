@@ -6,6 +6,7 @@ import contextlib
 import re
 import shutil
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -261,6 +262,29 @@ def test_a_wrong_key_of_a_batch_is_named_with_its_item(
     assert told in str(caught.value)
     assert str(caught.value).endswith("Nothing was stored.")
     assert memory.info("/").record_count == 0
+
+
+@pytest.mark.parametrize("method", ["forget", "reset"])
+def test_an_id_where_a_scope_belongs_is_refused(memory: Memory, method: str) -> None:
+    record = memory.remember("tea", scope="/a")
+    mine = memory.remember("rice", scope="/a", record_id="mine")
+    kept = [
+        memory.remember("salt", scope=f"/{record.id}x"),
+        memory.remember("oil", scope="/a", record_id="secret", source="ana", private=True),
+    ]
+    call = getattr(memory, method)
+    for wrong in (record.id, f" {record.id} ", str(uuid.uuid4()), mine.id):
+        with pytest.raises(InvalidInputError, match=r"the id of a record\. Nothing was") as told:
+            call(wrong)
+        assert f"forget(record_ids=[{wrong!r}])" in str(told.value)
+    with pytest.raises(InvalidInputError, match="is the id of a record"):
+        getattr(memory.scope("/a"), method)(mine.id)
+    assert call("nothing") == call(f"/{record.id}") == 0
+    if method == "forget":
+        assert call("secret") == 0  # nobody is told of a record that is hidden
+        assert call(kept[0].scope[1:], categories=["none"]) == 0  # there is such a scope
+    assert call(kept[0].scope[1:]) == 1
+    assert memory.forget(record_ids=[record.id]) == 1
 
 
 def test_a_text_of_a_batch_outside_of_the_view_is_named(memory: Memory) -> None:

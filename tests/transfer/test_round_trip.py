@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import json
 import os
@@ -274,7 +275,7 @@ def test_an_export_that_fails_leaves_the_file_that_was_there(here: Memory, file:
         here.export_records(file, progress=fail)
     assert file.read_text("utf-8") == "the old one"
     assert [path.name for path in file.parent.iterdir()] == [file.name]
-    with pytest.raises(StoreNotWritableError, match="could not be written"):
+    with pytest.raises(StoreNotWritableError, match="is a file. Name a file in a folder"):
         here.export_records(file / "below")
 
 
@@ -310,6 +311,43 @@ def test_async_twins_leave_the_loop_free(here: Memory, there: Memory, file: Path
 
     assert asyncio.run(run()) > 0
     assert len(there.list_records()) == 4
+
+
+def test_a_place_that_can_be_no_file_is_told_before_anything_is_read(
+    here: Memory, tmp_path: Path
+) -> None:
+    fill(here)
+    told: list[int] = []
+    for place, message in (
+        (tmp_path, f"which is a folder. Name a file in it, such as {tmp_path / 'memory.jsonl'}"),
+        (tmp_path / "no" / "file", f"there is no folder {tmp_path / 'no'}. Make it first"),
+    ):
+        with pytest.raises(StoreNotWritableError) as caught:
+            here.export_records(place, progress=lambda done, _: told.append(done))
+        assert message in str(caught.value)
+    assert told == [] and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "Free some space"),
+        (errno.EACCES, "a folder that you may write to"),
+        (errno.EIO, "Name another file"),
+    ],
+)
+def test_what_to_do_about_a_file_that_cannot_be_written_fits_the_cause(
+    here: Memory, file: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(StoreNotWritableError, match=remedy) as told:
+        here.export_records(file)
+    assert os.strerror(number) in str(told.value)
+    assert ("space" in str(told.value).lower()) == (number == errno.ENOSPC)
+    assert not file.exists()
 
 
 def test_what_is_no_file_is_refused(here: Memory) -> None:

@@ -24,6 +24,7 @@ from .output import (
     one_line,
     print_json,
 )
+from .wording import speaking, worded
 
 FAILED = 1
 INTERRUPTED = 130
@@ -109,7 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a letter gets an escape instead of a crash.
             stream.reconfigure(errors="backslashreplace")
-    with logs_on_stderr():
+    typed = sys.argv[1:] if arguments is None else arguments
+    command = next((word for word in typed if word in COMMANDS), None)
+    with speaking(app, command), logs_on_stderr():
         code = _run(arguments)
     try:
         sys.stdout.flush()
@@ -134,7 +137,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except (MnemotraceError, ImportError, TimeoutError) as error:
-        note(f"mnemotrace: {one_line(str(error) or type(error).__name__)}")
+        note(f"mnemotrace: {one_line(worded(str(error)) or type(error).__name__)}")
         return FAILED
     return 0
 

@@ -12,6 +12,7 @@ from .embedding import named_embedder
 from .fitting import HANG, is_narrow, row, terminal_width
 from .options import AsJson, Embedder, Storage
 from .output import echo, one_line, print_json, say
+from .wording import worded
 
 COLUMN = 23
 """Where messages begin on a wide terminal."""
@@ -41,10 +42,15 @@ def doctor(
     width = terminal_width()
     for check in report.checks:
         heading = f"{_MARKS[check.status]:<8} {check.name:<13}"
-        echo(row(heading, one_line(check.message), width, COLUMN))
+        echo(row(heading, one_line(worded(check.message)), width, COLUMN))
         if check.remedy and check.status != "ok":
             echo(
-                row(HANG, one_line(check.remedy), width, len(HANG) if is_narrow(width) else COLUMN)
+                row(
+                    HANG,
+                    one_line(worded(check.remedy)),
+                    width,
+                    len(HANG) if is_narrow(width) else COLUMN,
+                )
             )
     say(f"\n{one_line(report.place)}: {report.status}, {counted(len(report.problems), 'problem')}.")
     raise typer.Exit(report.exit_code)

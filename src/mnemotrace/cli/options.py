@@ -15,6 +15,7 @@ import typer
 from mnemotrace.errors import InvalidInputError, StoreError
 from mnemotrace.memory import DEFAULT_LLM, Memory
 from mnemotrace.stores.backend import Manifest
+from mnemotrace.stores.open import default_folder
 
 from .embedding import named_embedder
 
@@ -170,7 +171,8 @@ def require_memory(manifest: Manifest | None, storage: str | None) -> None:
         StoreError: it has no manifest.
     """
     if manifest is None:
-        place = storage or f"the default place ({DEFAULT_PLACE})"
+        default = f"the default place {(default_folder() / 'memory').absolute()} ({DEFAULT_PLACE})"
+        place = storage or default
         raise StoreError(
             f"There is no memory at {place}. Remember something first, or name another "
             "place with --storage."

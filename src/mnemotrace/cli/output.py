@@ -22,6 +22,7 @@ from mnemotrace.records import MemoryMatch, MemoryRecord, Recall
 from mnemotrace.trace_views import visible
 
 from .fitting import HANG, LEAST_WIDTH, columns_of, fitted, flowed, row, terminal_width
+from .wording import worded
 
 LIST_WIDTH = 100
 """Characters of a text in a listing; `show` prints all of it."""
@@ -115,7 +116,7 @@ class _Notes(logging.Handler):
     """Prints warnings as one line each, with nothing in it that could steer the terminal."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
+        text = worded(record.getMessage())
         if record.exc_info and record.exc_info[1] is not None:
             text += f" ({type(record.exc_info[1]).__name__}: {record.exc_info[1]})"
         note(f"mnemotrace: {record.levelname.lower()}: {one_line(text)}")

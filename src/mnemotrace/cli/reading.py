@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from mnemotrace.errors import RecordNotFoundError
+from mnemotrace.recall_explanation import Verdict
 
 from .fitting import row, terminal_width
 from .options import (
@@ -47,6 +48,7 @@ from .output import (
     say,
     tree_json,
 )
+from .wording import worded
 
 
 def recall(
@@ -141,7 +143,10 @@ def explain(
     embedder: Embedder = None,
     storage: Storage = None,
 ) -> None:
-    """Say why a recall did or did not return a record, and what would."""
+    """Say why a recall did or did not return a record, and what would.
+
+    An ID that no visible record has is an error, as for `show`.
+    """
     conditions = key_values(metadata)
     asked = question(query)
     with open_memory(storage, llm=not no_llm, must_exist=True, embedder=embedder) as memory:
@@ -160,10 +165,37 @@ def explain(
             as_of=as_of,
             metadata_filter=conditions,
         )
+        unknown = found.verdict is Verdict.UNKNOWN
+        swapped = unknown and memory.get(asked, viewer or source, include_private) is not None
     if as_json:
         print_json(found.to_json())
-    else:
-        say(str(found))
+    elif not unknown:
+        say("\n".join(map(_worded_line, str(found).split("\n"))))
+    if unknown:
+        raise RecordNotFoundError(_not_found(record_id, asked if swapped else None))
+
+
+def _worded_line(line: str) -> str:
+    """Return a line of an explanation with options for arguments; never the record's own text."""
+    return worded(line) if line.startswith(("  - ", "    ")) else line
+
+
+def _not_found(record_id: str, swapped: str | None = None) -> str:
+    """Return the message for an id that no visible record has.
+
+    Args:
+        record_id: the id.
+        swapped: what was given where the query belongs, when that is the id of a record.
+    """
+    if swapped is not None:
+        return (
+            f"No record {record_id!r} is visible here, but {swapped!r} is one: the ID comes first, "
+            "then the QUERY."
+        )
+    return (
+        f"No record {record_id!r} is visible here. `mnemotrace list` shows the ids; private "
+        "records need --source or --include-private."
+    )
 
 
 def list_records(
@@ -234,10 +266,7 @@ def show(
             record = memory.get(record_id, source, include_private)
             versions = [] if record is None else [record]
     if not versions:
-        raise RecordNotFoundError(
-            f"No record {record_id!r} is visible here. `mnemotrace list` shows the ids; private "
-            "records need --source or --include-private."
-        )
+        raise RecordNotFoundError(_not_found(record_id))
     if as_json:
         data = [record_json(version) for version in versions]
         print_json(data if history else data[0])

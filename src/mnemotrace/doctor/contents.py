@@ -208,11 +208,7 @@ def check_embedder(
     except (ConfigurationError, ImportError) as error:
         custom = given is None and recorded.get("provider") == "custom"
         status = "unknown" if custom else "problem"
-        remedy = (
-            "Pass it: --embedder MODULE:NAME, or examine(storage, embedder=...)."
-            if custom
-            else "Set what is missing."
-        )
+        remedy = "Pass it: examine(storage, embedder=...)." if custom else "Set what is missing."
         report.add("embedder", status, str(error), remedy, embedder=name)  # type: ignore[arg-type]
         return
     if recorded.get("config") and given is None and not network:

@@ -99,8 +99,8 @@ def _from_record(recorded: Mapping[str, Any]) -> EmbeddingService:
     raise ConfigurationError(
         f"this store was written with the embedder {provider}/{recorded.get('model')} "
         f"({recorded.get('dimension')} dimensions), which cannot be rebuilt from its name: pass it "
-        "again, Memory(embedder=...), on the command line --embedder MODULE:NAME, or re-embed every "
-        "record with mnemotrace.reindex(storage, embedder)"
+        "again, Memory(embedder=...), or re-embed every record with "
+        "mnemotrace.reindex(storage, embedder)"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import itertools
 import os
@@ -64,6 +65,7 @@ def export(
     lines = _lines(store, selection, embeddings, progress)
     if isinstance(target, (str, os.PathLike)):
         path = checked_path(target, "The export")
+        _check_place(path)
         with _replacing(path) as file:
             return _write(lines, lambda text: file.write(text.encode()))
     write = getattr(target, "write", None)
@@ -129,6 +131,36 @@ def _lines(
     yield End(records, versions).line(), records, versions
 
 
+_FULL = "Free some space, or name a file on another disk"
+_FORBIDDEN = "Name a file in a folder that you may write to"
+_REMEDIES = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EACCES: _FORBIDDEN,
+    errno.EPERM: _FORBIDDEN,
+    errno.EROFS: _FORBIDDEN,
+    errno.ENAMETOOLONG: "Name a file with a shorter name",
+}
+
+
+def _check_place(path: Path) -> None:
+    """Refuse what can never be a file, before the store is read."""
+    if path.is_dir():
+        raise StoreNotWritableError(
+            f"The export cannot be written to {path}, which is a folder. Name a file in it, such "
+            f"as {path / 'memory.jsonl'}. Nothing was written."
+        )
+    if not path.parent.is_dir():
+        what = (
+            f"{path.parent} is a file. Name a file in a folder"
+            if path.parent.exists()
+            else f"there is no folder {path.parent}. Make it first, or name a file in another one"
+        )
+        raise StoreNotWritableError(
+            f"The export cannot be written to {path}: {what}. Nothing was written."
+        )
+
+
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[IO[bytes]]:
     """Give a file that takes the place of `path` when the block ends well."""
@@ -143,9 +175,10 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
         os.replace(temporary, path)
         temporary = None
     except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0, "Name another file")
         raise StoreNotWritableError(
             f"The export could not be written to {path}: {error.strerror or error}. What was "
-            "there before is unchanged. Name another file, or free some space."
+            f"there before is unchanged. {remedy}."
         ) from error
     finally:
         if temporary is not None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Literal, get_args
 
 from mnemotrace import scopes
-from mnemotrace.checks import checked_path, checked_word, shortened
+from mnemotrace.checks import checked_path, checked_word, counted, shortened
 from mnemotrace.embedders.fingerprint import require_same
 from mnemotrace.embedders.lexical import encode_document, text_hash
 from mnemotrace.errors import (
@@ -348,15 +348,16 @@ def _settle(
     named = "; ".join(f"line {c.line}, {c.record_id!r}: {c.reason}" for c in stopping[:_NAMED])
     more = f"; and {len(stopping) - _NAMED} more" if len(stopping) > _NAMED else ""
     remedy = (
-        "Choose on_conflict='skip' to keep what is stored, or 'replace' to take the file's."
+        "Choose on_conflict='skip' to keep what is stored, or on_conflict='replace' to take the "
+        "file's."
         if on_conflict == "error"
-        else "Import with the source or include_private that sees them, or choose "
+        else "Import with the source= that sees them or with include_private=True, or choose "
         "on_conflict='skip'."
     )
     result.unchanged = sum(group.state == "same" for group in groups)
     result.skipped = len(groups) - result.unchanged
     raise ImportConflictError(
-        f"{len(stopping)} record(s) of the file cannot be imported, because this memory has "
+        f"{counted(len(stopping), 'record')} of the file cannot be imported, because this memory has "
         f"something else under their id ({named}{more}). Nothing was imported. {remedy}",
         result,
     )

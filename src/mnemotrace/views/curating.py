@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from mnemotrace import scopes
-from mnemotrace.checks import checked_flag
+from mnemotrace.checks import checked_flag, shortened
 from mnemotrace.errors import InvalidInputError
 from mnemotrace.flows.requests import (
     checked_count,
@@ -19,6 +21,7 @@ from mnemotrace.flows.requests import (
     checked_whole,
 )
 from mnemotrace.records import Forgotten, MemoryRecord, Reanalyzed
+from mnemotrace.stores.selection import Selection
 from mnemotrace.twins import awaitable, blocking
 
 from .base import Handle, Time
@@ -32,6 +35,9 @@ class Unset:
 
 
 UNSET: Final = Unset()
+
+_UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+"""What ids look like that nobody chose."""
 
 
 class Curating(Handle):
@@ -206,8 +212,8 @@ class Curating(Handle):
             `record_ids` and `versions`.
 
         Raises:
-            InvalidInputError: no criterion was given, or a blank scope; `reset` empties a whole
-                scope.
+            InvalidInputError: no criterion was given, a blank scope, or the id of a record as the
+                scope; `reset` empties a whole scope.
             ScopePermissionError: a read-only view, or a scope outside of it.
         """
         self._reach.require_writable()
@@ -230,7 +236,10 @@ class Curating(Handle):
             record_ids=record_ids,
             upcoming=True,
         )
-        return await self._core.forget(selection, erase=erase)
+        gone = await self._core.forget(selection, erase=erase)
+        if not gone and scope is not None:
+            await self._refuse_id(scope, selection)
+        return gone
 
     forget = blocking(_forget)
     aforget = awaitable(_forget)
@@ -247,14 +256,53 @@ class Curating(Handle):
             How many records went.
 
         Raises:
-            InvalidInputError: a blank scope.
+            InvalidInputError: a blank scope, or the id of a record as the scope.
             ScopePermissionError: a read-only view, or a scope outside of it.
         """
         self._reach.require_writable()
         checked_whole(scope)
         selection = self._selection(scope, include_private=True, upcoming=True)
         everything = selection.roots == (scopes.ROOT,)
-        return await self._core.reset(selection, everything=everything)
+        gone = await self._core.reset(selection, everything=everything)
+        if not gone and scope is not None:
+            await self._refuse_id(scope, selection)
+        return gone
+
+    async def _refuse_id(self, scope: str, selection: Selection) -> None:
+        """Refuse the id of a record where a scope was wanted that holds nothing.
+
+        Only what does not begin with a slash is taken for one.
+
+        Args:
+            scope: as it was given.
+            selection: what was to be removed, and found nothing.
+
+        Raises:
+            InvalidInputError: it is the id of a visible record, or looks like one.
+        """
+        if scope.strip().startswith("/"):
+            return
+        path = self._reach.path(scope)
+        everywhere = Selection(
+            roots=self._reach.roots,
+            viewer=selection.viewer,
+            include_private=selection.include_private,
+            upcoming=True,
+        )
+        there = replace(everywhere, roots=selection.roots)
+        if (await self._core.info(there, path)).record_count:
+            return
+        if await self._core.get(everywhere, scope) is not None:
+            what = "is the id of a record"
+        elif _UUID.fullmatch(scope.strip()):
+            what = "looks like the id of a record"
+        else:
+            return
+        raise InvalidInputError(
+            f"There is no scope {path!r}, but {shortened(scope)} {what}. Nothing "
+            f"was removed. To remove a record, call forget(record_ids=[{shortened(scope)}]); a "
+            "scope that begins with a slash is taken for nothing else."
+        )
 
     reset = blocking(_reset)
     areset = awaitable(_reset)
