@@ -150,8 +150,8 @@ async def test_an_embedders_own_batch_limit_is_kept() -> None:
         (lambda texts: [[1e300, 1.0]] * 3, "NaN or infinite.*text 1"),
         (lambda texts: [[1.0, 2.0], [1.0, 2.0], [0.0, 0.0]], "zeros.*text 3"),
         (lambda texts: np.zeros((3, 4)), "zeros.*text 1"),
-        (lambda texts: [[], [], []], "length 0 for text 1"),
-        (lambda texts: np.empty((3, 0)), "length 0 for text 1"),
+        (lambda texts: [[], [], []], "an empty vector for text 1"),
+        (lambda texts: np.empty((3, 0)), "an empty vector for text 1"),
         (lambda texts: [0.1, 0.2], "flat list of numbers"),
         (lambda texts: [0.1, 0.2, 0.3], "not a vector"),
         (lambda texts: [["a"], ["b"], ["c"]], "not numeric for text 1"),
@@ -204,6 +204,24 @@ async def test_an_unusable_answer_does_not_fix_the_dimension() -> None:
 
     assert service.dimension is None
     assert (await service.embed_documents(["a"])).shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("embed", "told"),
+    [
+        (lambda texts: [[1.0, 2.0]], f"returned 1 vector for {len(FIXED_TEXTS)} texts. It must"),
+        (lambda texts: [[] for _ in texts], "returned an empty vector for text 1. It must"),
+        (lambda texts: 1 / 0, f"failed on {len(FIXED_TEXTS)} texts: ZeroDivisionError"),
+    ],
+)
+async def test_a_fault_with_texts_that_are_not_the_users_says_so(embed: Any, told: str) -> None:
+    with pytest.raises(EmbedderError) as caught:
+        await EmbeddingService(embed).fingerprint()
+    tried = f", tried with {len(FIXED_TEXTS)} short texts of mnemotrace's own, "
+    assert f"{tried}{told}" in str(caught.value)
+    with pytest.raises(EmbedderError) as caught:
+        await EmbeddingService(embed).embed_documents(["tea", "rice"])
+    assert "tried with" not in str(caught.value)
 
 
 async def test_an_embedders_exception_is_the_cause_of_ours() -> None:

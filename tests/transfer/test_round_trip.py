@@ -275,7 +275,7 @@ def test_an_export_that_fails_leaves_the_file_that_was_there(here: Memory, file:
         here.export_records(file, progress=fail)
     assert file.read_text("utf-8") == "the old one"
     assert [path.name for path in file.parent.iterdir()] == [file.name]
-    with pytest.raises(StoreNotWritableError, match="is a file. Name a file in a folder"):
+    with pytest.raises(StoreNotWritableError, match=r"is a file\. Name a file in a folder"):
         here.export_records(file / "below")
 
 

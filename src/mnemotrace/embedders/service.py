@@ -156,7 +156,7 @@ class EmbeddingService:
                     raise self._bad("returned something to be awaited, where it returned vectors")
                 return raw, None
             call.is_plain = True
-            return None, use(self._checked(raw, 1, 0, allow_zero=False))
+            return None, use(self._checked(raw, 1, 0))
 
         waiting = None
         if not call.is_async:
@@ -178,7 +178,7 @@ class EmbeddingService:
         """
         async with self._measure_lock():
             if self._fingerprint is None:
-                vectors = await self._embed(self._documents, FIXED_TEXTS, allow_zero=True)
+                vectors = await self._embed(self._documents, FIXED_TEXTS, trying=True)
                 canary, calibration = measure(vectors)
                 self._seen = self._recognised_by(vectors.shape[1], canary)
                 self._fingerprint = {**self._seen, "calibration": calibration}
@@ -203,7 +203,7 @@ class EmbeddingService:
             await self.fingerprint()
         async with self._measure_lock():
             if self._seen is None:
-                vectors = await self._embed(self._documents, (CANARY,), allow_zero=True)
+                vectors = await self._embed(self._documents, (CANARY,), trying=True)
                 self._seen = self._recognised_by(vectors.shape[1], canary_of(vectors[0]))
         require_same(recorded, self._seen)
 
@@ -221,10 +221,16 @@ class EmbeddingService:
         call: _Call,
         texts: Sequence[str],
         *,
-        allow_zero: bool = False,
+        trying: bool = False,
         begun: Awaitable[Any] | None = None,
     ) -> Vectors:
-        """Return the checked vectors; `begun` is a call for the only chunk that was made already."""
+        """Return the checked vectors.
+
+        Args:
+            trying: the texts are those of `fingerprint`, of which some may be unknown words to the
+                embedder: a vector of zeros is no fault.
+            begun: a call for the only chunk that was made already.
+        """
         parts = []
         for start in range(0, len(texts), self._max_batch):
             chunk = list(texts[start : start + self._max_batch])
@@ -233,8 +239,8 @@ class EmbeddingService:
             except EmbedderError:
                 raise
             except Exception as error:
-                raise self._failed(error, chunk) from error
-            parts.append(self._checked(raw, len(chunk), start, allow_zero))
+                raise self._failed(error, chunk, trying) from error
+            parts.append(self._checked(raw, len(chunk), start, trying))
         if not parts:
             return np.empty((0, self._dimension or 0), dtype=np.float32)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -252,10 +258,11 @@ class EmbeddingService:
         run = functools.partial(contextvars.copy_context().run, work)
         return await asyncio.get_running_loop().run_in_executor(self._workers(), run)
 
-    def _failed(self, error: Exception, texts: list[str]) -> EmbedderError:
+    def _failed(self, error: Exception, texts: list[str], trying: bool = False) -> EmbedderError:
         """Return what to raise for an exception of the embedder."""
         return EmbedderError(
-            f"the embedder {self.name} failed on {counted(len(texts), 'text')}: "
+            f"the embedder {self.name}{_tried_with(len(texts) if trying else 0)} failed on "
+            f"{counted(len(texts), 'text')}: "
             f"{type(error).__name__}: {str(error)[:300]}. Check the embedder and try again; "
             "nothing was changed."
         )
@@ -274,8 +281,19 @@ class EmbeddingService:
             self._executor = (os.getpid(), pool)
         return self._executor[1]
 
-    def _checked(self, raw: Any, expected: int, offset: int, allow_zero: bool) -> Vectors:
+    def _checked(self, raw: Any, expected: int, offset: int, trying: bool = False) -> Vectors:
         """Turn one answer of the embedder into (n, d) float32, or say what is wrong with it."""
+        try:
+            return self._vectors(raw, expected, offset, trying)
+        except _UnusableError as error:
+            raise self._bad(str(error), expected if trying else 0) from error.__cause__
+
+    def _vectors(self, raw: Any, expected: int, offset: int, allow_zero: bool) -> Vectors:
+        """Do the work of `_checked`.
+
+        Raises:
+            _UnusableError: what the embedder did.
+        """
         if isinstance(raw, np.ndarray) and raw.ndim == 2 and raw.dtype.kind == "f":
             rows: Any = raw
             self._counted(raw, expected)
@@ -283,9 +301,11 @@ class EmbeddingService:
             rows = self._rows(raw, expected, offset)
         wanted = self._dimension or len(rows[0])
         for number, row in enumerate(rows, start=offset + 1):
-            if len(row) != wanted or wanted == 0:
+            if len(row) == 0:
+                raise _UnusableError(f"returned an empty vector for text {number}")
+            if len(row) != wanted:
                 known = "returns" if self._dimension else "returned first"
-                raise self._bad(
+                raise _UnusableError(
                     f"returned a vector of length {len(row)} for text {number}, where it {known} "
                     f"vectors of length {wanted}"
                 )
@@ -295,13 +315,13 @@ class EmbeddingService:
             vectors = np.array(rows, dtype=np.float32, order="C")
         finite = np.isfinite(vectors).all(axis=1)
         if not finite.all():
-            raise self._bad(
+            raise _UnusableError(
                 "returned a vector with NaN or infinite values for text "
                 f"{offset + 1 + int(np.argmin(finite))}"
             )
         nonzero = vectors.any(axis=1)
         if not (allow_zero or nonzero.all()):
-            raise self._bad(
+            raise _UnusableError(
                 "returned a vector of zeros, which has no direction, for text "
                 f"{offset + 1 + int(np.argmin(nonzero))}"
             )
@@ -311,11 +331,11 @@ class EmbeddingService:
     def _rows(self, raw: Any, expected: int, offset: int) -> list[Vectors]:
         """Split an answer into its vectors, after checking their number."""
         if raw is None or isinstance(raw, str | bytes | Mapping):
-            raise self._bad(f"returned {kind_of(raw)}, not a list of vectors")
+            raise _UnusableError(f"returned {kind_of(raw)}, not a list of vectors")
         try:
             items = list(raw)
         except TypeError:
-            raise self._bad(f"returned {kind_of(raw)}, not a list of vectors") from None
+            raise _UnusableError(f"returned {kind_of(raw)}, not a list of vectors") from None
         self._counted(items, expected)
         rows = []
         for number, item in enumerate(items, start=offset + 1):
@@ -323,9 +343,9 @@ class EmbeddingService:
                 with np.errstate(over="ignore"):
                     row = np.asarray(item, dtype=np.float32)
             except (TypeError, ValueError, RuntimeError):
-                raise self._bad(f"returned something not numeric for text {number}") from None
+                raise _UnusableError(f"returned something not numeric for text {number}") from None
             if row.ndim != 1:
-                raise self._bad(
+                raise _UnusableError(
                     f"returned an array of shape {row.shape} for text {number}, not a vector"
                 )
             rows.append(row)
@@ -335,16 +355,25 @@ class EmbeddingService:
         if len(items) != expected:
             flat = len(items) > 0 and np.ndim(items[0]) == 0
             hint = ", or a flat list of numbers" if flat else ""
-            raise self._bad(
+            raise _UnusableError(
                 f"returned {counted(len(items), 'vector')} for {counted(expected, 'text')}{hint}"
             )
 
-    def _bad(self, what: str) -> EmbedderError:
+    def _bad(self, what: str, tried: int = 0) -> EmbedderError:
         return EmbedderError(
-            f"the embedder {self.name} {what}. It must return a list with one vector for each text, "
+            f"the embedder {self.name}{_tried_with(tried)} {what}. It must return a list with one vector for each text, "
             "in the order of the texts: finite numbers, not all zero, and all vectors of one length. "
             "Nothing was changed."
         )
+
+
+def _tried_with(texts: int) -> str:
+    """Say that texts were not the user's; nothing for none."""
+    return f", tried with {counted(texts, 'short text')} of mnemotrace's own," if texts else ""
+
+
+class _UnusableError(Exception):
+    """Says what an embedder returned that cannot be used."""
 
 
 class _Call:
