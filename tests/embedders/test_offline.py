@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mnemotrace.embedders import bundled, windows
+from mnemotrace import Memory
+from mnemotrace.embedders import bundled, windows, wordllama
 from mnemotrace.embedders.bundled import BundledEmbedder
 from mnemotrace.embedders.resolve import resolve_embedder
 from mnemotrace.embedders.wordllama import WordLlamaEmbedder
@@ -254,3 +255,22 @@ print([name for name in heavy if name in sys.modules])
     )
 
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("depth", ["shallow", "deep"])
+def test_loading_a_model_is_a_span_of_its_own(depth: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wordllama._model, "_loaded", [])
+    with Memory(llm=None, storage=":memory:", embedder="wordllama") as memory:
+        record = memory.remember("The kiln is fired on Tuesdays.")
+        assert record.trace is not None
+        (loading,) = [span for span in record.trace.spans if span.name == "load_model"]
+        assert (loading.kind, loading.attrs["model"]) == ("embed", "wordllama")
+        wordllama._model._loaded.clear()
+        trace = memory.recall("kiln", depth=depth).trace
+        assert trace is not None
+        (loading,) = [span for span in trace.spans if span.name == "load_model"]
+        parent = next(span for span in trace.spans if span.id == loading.parent)
+        assert 0 < loading.duration_ms <= parent.duration_ms
+        again = memory.recall("kiln", depth=depth).trace
+        assert again is not None
+        assert "load_model" not in [span.name for span in again.spans]

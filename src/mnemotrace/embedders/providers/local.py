@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnemotrace.embedders import windows
+from mnemotrace.trace import span
 
 from .base import ProviderEmbedder
 from .settings import Settings
@@ -67,9 +68,10 @@ _loaded: dict[tuple[str, str | None], _Shared] = {}
 def _model(name: str, device: str | None) -> _Shared:
     with _lock:
         if (name, device) not in _loaded:
-            from sentence_transformers import SentenceTransformer
+            with span("load_model", kind="embed", model=name):
+                from sentence_transformers import SentenceTransformer
 
-            _loaded[name, device] = _Shared(SentenceTransformer(name, device=device))
+                _loaded[name, device] = _Shared(SentenceTransformer(name, device=device))
         return _loaded[name, device]
 
 
