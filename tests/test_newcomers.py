@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from mnemotrace import Flow, Memory, Recall, event_bus, reindex
 from mnemotrace.errors import (
     ConfigurationError,
     InvalidInputError,
+    MnemotraceError,
     RecordError,
     SaveError,
     ScopeError,
@@ -384,3 +386,28 @@ def test_a_text_that_ends_before_it_begins_is_refused(memory: Memory) -> None:
     with pytest.raises(InvalidInputError, match="not after valid_from"):
         memory.remember("x", valid_from="2030-01-01", expires_at="2029-01-01")
     assert memory.info().record_count == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be removed")
+@pytest.mark.parametrize("depth", ["shallow", "deep"])
+def test_a_folder_that_went_away_is_told_once_by_whatever_reads(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, depth: Any
+) -> None:
+    folder = tmp_path / "memory"
+
+    def told() -> list[str]:
+        return [r.getMessage() for r in caplog.records if "was removed while" in r.getMessage()]
+
+    memory = Memory(llm=None, storage=folder, embedder=FakeEmbedder())
+    assert memory.recall("tea", depth=depth) == []  # nothing is there yet, and nothing is gone
+    memory.remember("tea", scope="/a")
+    assert memory.recall("tea", depth=depth)
+    assert told() == []
+    shutil.rmtree(folder)
+    for read in (lambda: memory.recall("tea", depth=depth), memory.list_records, memory.tree):
+        with contextlib.suppress(MnemotraceError):
+            read()
+    (line,) = told()
+    assert str(folder) in line and "backup" in line
+    with contextlib.suppress(StoreError):
+        memory.close()

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
@@ -85,6 +86,9 @@ class MemoryCore:
         self._accesses = AccessLog(self.services)
         self._returned = Returned()
         self._closed = False
+        sidecar = store.sidecar
+        self._folder = None if sidecar is None else sidecar.parent
+        self._removal_told = False
 
     # -- plumbing -----------------------------------------------------------------------------
 
@@ -236,8 +240,25 @@ class MemoryCore:
     async def _settled(self) -> None:
         """Check that the memory is open, and let the read see what was accepted before it."""
         self.check_open()
+        self._notice_removal()
         await self._take_up()
         await self._barrier()
+
+    def _notice_removal(self) -> None:
+        """Say once that the folder went away: reads go on from what the engine has open.
+
+        Looking costs a microsecond or two. Writes are refused (`stores.folder.removed`).
+        """
+        folder = self._folder
+        if folder is None or self._removal_told or not self.store.owned or os.path.exists(folder):
+            return
+        self._removal_told = True
+        log.warning(
+            "The memory folder %s was removed while it was open. Answers come from what this "
+            "process still has open of it, and are gone when it closes; nothing more can be "
+            "stored. Put the folder back from a backup and open the memory again.",
+            folder,
+        )
 
     async def _barrier(self) -> None:
         """Let a read see everything that was accepted before it."""
@@ -269,6 +290,7 @@ class MemoryCore:
         trace: Trace | None = None
         try:
             with start_trace("recall", level=level, depth=depth, limit=limit) as trace:
+                self._notice_removal()
                 await self._take_up()
                 if wait:
                     await self._barrier()
