@@ -317,7 +317,7 @@ def test_what_a_recall_shows_of_itself_is_short() -> None:
         assert len(shown.splitlines()) == 7 and len(shown) < 1000
         assert repr(found[0]).startswith(f"<MemoryMatch [{found[0].score:.2f}] 'tea ")
         assert repr(found[0]).endswith("…' (/kitchen)>") and "\n" not in repr(found[0])
-        assert "1 part(s) of the search failed" in repr(Recall(errors=["the engine failed"]))
+        assert "1 part of the search failed" in repr(Recall(errors=["the engine failed"]))
 
 
 def _forgotten(memory: Memory) -> None:

@@ -58,7 +58,7 @@ def test_a_merged_text_yields_the_record_that_survived() -> None:
     new.resolve([RECORDS[2], RECORDS[2]])
     assert [record.id for record in new.wait()] == ["r2", "r2"]
     assert new.record_ids == ["r0", "r1"]
-    assert repr(new).endswith("done, 1 record(s)>")
+    assert repr(new).endswith("done, 1 record>")
 
 
 def test_records_are_readable_while_the_rest_is_encoded() -> None:
@@ -84,9 +84,7 @@ def test_what_it_returns_can_be_changed_without_changing_it() -> None:
 def test_a_failed_attempt_raises_and_says_that_the_texts_are_kept_and_retried() -> None:
     new = receipt()
     thread = later(lambda: new.fail(DOWN, final=False))
-    with pytest.raises(
-        SaveError, match=r"3 text\(s\).*batch-1.*attempt 1.*the embedder is down"
-    ) as e:
+    with pytest.raises(SaveError, match=r"3 texts.*batch-1.*attempt 1.*the embedder is down") as e:
         new.wait(timeout=5)
     thread.join()
     assert e.value.__cause__ is DOWN
@@ -278,7 +276,7 @@ def test_waiting_again_and_again_keeps_nothing() -> None:
             lambda new: new.progress(RECORDS[:2]),
             "3 texts accepted, encoding in the background, 2 so far",
         ),
-        (lambda new: new.resolve(RECORDS), "3 texts accepted, done, 3 record(s)"),
+        (lambda new: new.resolve(RECORDS), "3 texts accepted, done, 3 records"),
         (
             lambda new: new.fail(EmbedderError("down"), final=False),
             "3 texts accepted, failed at attempt 1: EmbedderError: down (will be tried again)",

@@ -143,7 +143,7 @@ def test_saves_and_deep_recalls_come_out_the_same_in_another_store(kitchen: Kitc
         assert run.result.confidence == found.confidence
         assert run.result.evidence_gaps == found.evidence_gaps
     assert all(run.trace is not None and run.trace.totals() for run in done)
-    assert "1. encode: 1 record(s), the same" in str(done)
+    assert "1. encode: 1 record, the same" in str(done)
 
 
 def test_a_replay_on_the_same_store_adopts_what_was_saved(kitchen: Kitchen) -> None:

@@ -20,6 +20,7 @@ from workflows.errors import WorkflowTimeoutError
 
 from . import curation, discovery
 from .accesses import AccessLog
+from .checks import counted
 from .config import MemoryConfig
 from .embedders.service import EmbeddingService
 from .errors import MemoryClosedError, StoreError
@@ -143,7 +144,7 @@ class MemoryCore:
             with start_trace("encode", level=self.config.trace, texts=len(requests)) as trace:
                 await _in_time(
                     self.flows[0].run(start_event=EncodingStarted(run=run)),
-                    f"Saving {len(requests)} text(s) took longer than "
+                    f"Saving {counted(len(requests), 'text')} took longer than "
                     f"encode_timeout={self.config.encode_timeout:g} s",
                 )
         except Exception as error:
@@ -371,8 +372,8 @@ class MemoryCore:
         if not waiting:
             return []
         line = (
-            f"{waiting} accepted batch(es) could not be saved yet and will be tried again; their "
-            "texts are not among the results"
+            f"{counted(waiting, 'accepted batch', 'accepted batches')} could not be saved yet and "
+            "will be tried again; what is in there is not among the results"
         )
         return [line]
 

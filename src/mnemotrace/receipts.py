@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from .checks import checked_seconds
+from .checks import checked_seconds, counted
 from .errors import SaveError
 from .records import MemoryRecord
 
@@ -249,7 +249,9 @@ class SaveReceipt:
             if self._status is SaveStatus.DONE:
                 return list(self._records)
             cause = self._errors[-1]
-            message = f"Saving {self.accepted} text(s) of batch {self._id} {self._failure()} "
+            message = (
+                f"Saving {counted(self.accepted, 'text')} of batch {self._id} {self._failure()} "
+            )
             if self._parked:
                 message += (
                     "The texts are kept on disk and are saved when the memory is next opened."
@@ -269,13 +271,14 @@ class SaveReceipt:
     def _timed_out(self, timeout: float | None) -> TimeoutError:
         with self._lock:
             return TimeoutError(
-                f"Batch {self._id} was not saved within {timeout} s: {self._progress()}. Its "
-                f"{self.accepted} text(s) are on disk and saving goes on; wait again, or longer."
+                f"Batch {self._id} was not saved within {timeout} s: {self._progress()}. What it "
+                f"holds ({counted(self.accepted, 'text')}) is on disk, and saving goes on; wait "
+                "again, or longer."
             )
 
     def _progress(self) -> str:
         if self._status is SaveStatus.DONE:
-            return f"done, {len({record.id for record in self._records})} record(s)"
+            return f"done, {counted(len({record.id for record in self._records}), 'record')}"
         if self._status is SaveStatus.PENDING:
             known = f", {len(self._records)} so far" if self._records else ""
             return f"encoding in the background{known}"

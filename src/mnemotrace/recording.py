@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
 
 from .capture import Kind, capture
-from .checks import checked_path
+from .checks import checked_path, counted
 from .errors import TapeError
 from .trace import Span, Trace, watching
 
@@ -118,7 +118,7 @@ class Recording:
             self._tape.save(self.path)
         if self._problems:
             raise TapeError(
-                f"{len(self._problems)} run(s) could not be recorded, the others are in "
+                f"{counted(len(self._problems), 'run')} could not be recorded, the others are in "
                 f"{str(self.path)!r}: {self._problems[0]}"
             )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, SupportsIndex, overload
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from . import scopes
+from .checks import counted
 from .errors import InvalidInputError
 from .quoting import inert
 
@@ -374,8 +375,9 @@ class Recall(list[MemoryMatch]):
 
     def __repr__(self) -> str:
         """Show the first matches in a line each; printing `format` shows all of them whole."""
-        count = f"{len(self)} match{'' if len(self) == 1 else 'es'}"
-        failed = f", {len(self.errors)} part(s) of the search failed" if self.errors else ""
+        count = counted(len(self), "match", "matches")
+        parts = counted(len(self.errors), "part")
+        failed = f", {parts} of the search failed" if self.errors else ""
         lines = [f"<Recall of {count}, confidence {self.confidence:.2f}{failed}"]
         lines += [f"  {_brief(match)}" for match in self[:_SHOWN]]
         if len(self) > _SHOWN:

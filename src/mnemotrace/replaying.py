@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .capture import Kind, capture
-from .checks import checked_path, kind_of
+from .checks import checked_path, counted, kind_of
 from .config import MemoryConfig
 from .embedders.fingerprint import require_same
 from .embedders.service import EmbeddingService
@@ -111,8 +111,8 @@ class Replay(list[ReplayedRun]):
             if run.error is not None:
                 what = f"failed with {type(run.error).__name__}"
             else:
-                noun = "match(es)" if run.kind == "recall" else "record(s)"
-                what = f"{len(run.result or ())} {noun}"
+                nouns = ("match", "matches") if run.kind == "recall" else ("record", "records")
+                what = counted(len(run.result or ()), *nouns)
             lines.append(f"{number}. {run.kind}: {what}, {'the same' if run.same else 'different'}")
             lines += [f"   {excerpt(difference, 200)}" for difference in run.differences]
         return "\n".join(lines)

@@ -17,7 +17,9 @@ def test_a_healthy_memory_is_code_0(cli: Cli, remember: Callable[..., str]) -> N
     remember("The harbour closes at nine.")
     done = cli("doctor")
     assert done.err == ""
-    assert any(line.startswith("ok       records       1 record(s)") for line in done.lines)
+    assert any(
+        line.startswith("ok       records       1 record in 1 version") for line in done.lines
+    )
     assert done.lines[-1] == ".mnemotrace/memory: healthy, 0 problems."
 
 

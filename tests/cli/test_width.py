@@ -77,22 +77,23 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return use
 
 
+@pytest.fixture
+def at_hand(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a copy of that store, which a test may change, the default one."""
+    shutil.copytree(filled, tmp_path / "memory")
+    monkeypatch.setenv("MNEMOTRACE_STORAGE_DIR", str(tmp_path))
+
+
 def too_wide(text: str, width: int) -> list[str]:
     lines = _STYLE.sub("", text).splitlines()
     return [line for line in lines if cell_len(line) > width]
 
 
+@pytest.mark.usefixtures("at_hand")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_command_fits_the_terminal(
-    cli: Cli,
-    filled: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    terminal: Callable[[int], None],
-    width: int,
+    cli: Cli, terminal: Callable[[int], None], width: int
 ) -> None:
-    shutil.copytree(filled, tmp_path / "memory")
-    monkeypatch.setenv("MNEMOTRACE_STORAGE_DIR", str(tmp_path))
     terminal(width)
     for words in COMMANDS:
         done = cli(*words)
@@ -102,17 +103,11 @@ def test_every_command_fits_the_terminal(
         assert progress or not too_wide(done.err, width), words
 
 
+@pytest.mark.usefixtures("at_hand")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_an_id_that_is_shown_is_one_that_commands_take(
-    cli: Cli,
-    filled: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    terminal: Callable[[int], None],
-    width: int,
+    cli: Cli, terminal: Callable[[int], None], width: int
 ) -> None:
-    shutil.copytree(filled, tmp_path / "memory")
-    monkeypatch.setenv("MNEMOTRACE_STORAGE_DIR", str(tmp_path))
     terminal(width)
     listed = cli("list", "--scope", "/notes", "--limit", "3").out
     recalled = cli("recall", "kiln note", "--scope", "/notes", "--limit", "3", "--no-llm").out

@@ -27,12 +27,12 @@ async def test_given_up_saves_are_shown_and_tried_again_after_a_yes(
         assert "and 2 more texts" in shown
         embedder.fail = False
         await person.press("R")
-        await person.sees("Try 1 given-up batch(es) again?")
+        await person.sees("Try 1 given-up batch again?")
         await person.press("n")
         assert memory.dead_letters() != []
         await person.press("R", "y")
         await person.until(lambda: "none was given up" in person.text("#text"))
-        await person.until(lambda: any("1 batch(es)" in told for told in person.told))
+        await person.until(lambda: any("1 batch" in told for told in person.told))
         await person.press("R")
         await person.until(lambda: any("No save was given up" in told for told in person.told))
         await person.press("escape", "r")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from mnemotrace.checks import counted
 from mnemotrace.errors import ConfigurationError
 
 from .options import Embedder, IncludePrivate, NoLlm, Storage, Viewer, open_memory
@@ -49,7 +50,7 @@ def browse(
         )
         app.run(mouse=False)
         if unsaved := app.memory.unsaved:
-            note(f"Finishing {unsaved} pending save(s)…")
+            note(f"Finishing {counted(unsaved, 'pending save')}…")
     if app.return_code:
         raise typer.Exit(app.return_code)
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mnemotrace.checks import counted
 from mnemotrace.embedders.resolve import resolve_embedder
 from mnemotrace.errors import ConfigurationError, EmbedderError, EmbedderMismatchError
 from mnemotrace.flows.runtime import get_runtime
@@ -134,13 +135,13 @@ def tell_counts(report: Report, counts: Mapping[str, Any]) -> None:
     """Tell what `inspect.count_records` counted."""
     wrong = []
     if counts["unreadable"]:
-        wrong.append(f"{counts['unreadable']} stored row(s) cannot be read")
+        wrong.append(f"{counted(counts['unreadable'], 'stored row')} that cannot be read")
     if counts["doubled"]:
-        wrong.append(f"{len(counts['doubled'])} record(s) have two current versions")
+        wrong.append(f"{counted(len(counts['doubled']), 'record')} with two current versions")
     if counts["without_vector"]:
-        wrong.append(f"{len(counts['without_vector'])} record(s) have no vector")
+        wrong.append(f"{counted(len(counts['without_vector']), 'record')} without a vector")
     told = (
-        f"{counts['records']} record(s) in {counts['versions']} version(s), "
+        f"{counted(counts['records'], 'record')} in {counted(counts['versions'], 'version')}, "
         f"{counts['private']} private"
     )
     if wrong:
@@ -152,7 +153,7 @@ def tell_counts(report: Report, counts: Mapping[str, Any]) -> None:
         report.add(
             "analysis",
             "note",
-            f"{waiting} record(s) wait for an analysis by a language model.",
+            f"An analysis by a language model is due: {counted(waiting, 'record')}.",
             "Call memory.reanalyze() once a model can be asked.",
             awaiting=waiting,
         )
@@ -170,7 +171,7 @@ def _tell_queued(report: Report, found: Mapping[str, Any]) -> None:
         report.add(
             "pending",
             "note",
-            f"{queued['waiting']} accepted text(s) wait to be saved.",
+            f"Accepted and not saved yet: {counted(queued['waiting'], 'text')}.",
             "They are saved when the memory is next opened: drain_writes() waits for it.",
             waiting=queued["waiting"],
             failed_once=queued["failed_once"],
@@ -181,7 +182,7 @@ def _tell_queued(report: Report, found: Mapping[str, Any]) -> None:
         report.add(
             "dead_letters",
             "problem",
-            f"{queued['dead']} text(s) could not be saved and were given up "
+            f"Given up, because saving failed: {counted(queued['dead'], 'text')} "
             f"({', '.join(queued['dead_errors'])}).",
             "See memory.dead_letters() for them; memory.retry_dead_letters() tries again.",
             dead=queued["dead"],

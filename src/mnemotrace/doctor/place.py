@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mnemotrace.checks import counted
 from mnemotrace.embedders.lexical import LEXICAL_NAME
 from mnemotrace.errors import StoreError
 from mnemotrace.stores import folder as disk
@@ -77,7 +78,7 @@ def _permissions(report: Report, folder: Path) -> None:
         report.add(
             "permissions",
             "problem",
-            f"{len(closed)} file(s) cannot be read and written, first {closed[0]}.",
+            f"{counted(len(closed), 'file')} cannot be read and written, first {closed[0]}.",
             "Give this user the right to read and write everything in the folder.",
             files=closed[:20],
         )

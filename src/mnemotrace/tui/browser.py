@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input, Static, Tree
 
+from mnemotrace.checks import counted
 from mnemotrace.errors import InvalidInputError
 from mnemotrace.records import MemoryRecord
 from mnemotrace.scopes import ROOT
@@ -346,7 +347,7 @@ class BrowserScreen(PaneScreen):
     async def _forget(self, record_id: str) -> None:
         gone = await self.browse.memory.aforget(record_id)
         if gone:
-            self.notify(f"Forgotten, with {gone.versions} version(s).")
+            self.notify(f"Forgotten, with {counted(gone.versions, 'version')}.")
         else:
             self.notify("This record was not there any more.", severity="warning")
         self.query_one(RecordList).take_off(record_id)

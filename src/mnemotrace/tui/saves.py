@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
+from mnemotrace.checks import counted
 from mnemotrace.stores.outbox import DeadLetter
 
 from .details import ScrolledText
@@ -25,6 +26,10 @@ MAX_BATCHES = 100
 MAX_TEXTS = 5
 _BACK = Binding("escape,q", "dismiss", "Back")
 _HELP = Binding("question_mark", "app.help", "Keys", key_display="?")
+
+
+def _batches(count: int, what: str = "") -> str:
+    return counted(count, f"{what}batch", f"{what}batches")
 
 
 class _TextScreen(Screen[None]):
@@ -85,7 +90,7 @@ class SavesScreen(_TextScreen):
         if not self._dead:
             self.notify("No save was given up.")
             return
-        question = Text().append(f"Try {self._dead} given-up batch(es) again?\n\n", "bold")
+        question = Text().append(f"Try {_batches(self._dead, 'given-up ')} again?\n\n", "bold")
         question.append("They are encoded in the background, in order.")
 
         def answered(yes: bool | None) -> None:
@@ -96,7 +101,7 @@ class SavesScreen(_TextScreen):
 
     async def _retry(self) -> None:
         count = await self.browse.memory.aretry_dead_letters()
-        self.notify(f"{count} batch(es) are tried again.")
+        self.notify(f"Tried again: {_batches(count)}.")
         await self._read()
 
 
@@ -179,7 +184,7 @@ class InfoScreen(_TextScreen):
                 "changes",
                 "refused (--read-only)" if memory.read_only else "allowed, after a question",
             ),
-            ("pending", f"{memory.unsaved} batch(es) of saves"),
+            ("pending", f"{_batches(memory.unsaved)} of saves"),
         ]
         shown = [(name, one_line(block(value, 2000))) for name, value in rows]
         self.query_one(ScrolledText).show(rows_text(shown, 14))
