@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from workflows import Workflow
 from workflows.handler import WorkflowHandler
 
+from mnemotrace.checks import shortened
 from mnemotrace.errors import ConfigurationError, RuntimeMisuseError
 
 from .steps import TracedRun, retrieve, stopped
@@ -28,7 +29,7 @@ def _checked(memory: MemoryView | None) -> MemoryView | None:
     if memory is None or callable(getattr(memory, "arecall", None)):
         return memory
     raise ConfigurationError(
-        f"memory={memory!r} is not a memory. Pass a mnemotrace.Memory or a view of one, or leave "
+        f"memory={shortened(memory)} is not a memory. Pass a mnemotrace.Memory or a view of one, or leave "
         "it out for a default Memory()."
     )
 

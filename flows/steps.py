@@ -20,6 +20,7 @@ from workflows.events import Event, StopEvent
 from workflows.handler import WorkflowHandler
 from workflows.retry_policy import RetryPolicy
 
+from mnemotrace.checks import shortened
 from mnemotrace.errors import ConfigurationError, FlowError
 from mnemotrace.trace import note, span
 
@@ -236,7 +237,7 @@ class TracedWorkflow(Workflow):
             or timeout <= 0
         ):
             raise ConfigurationError(
-                f"timeout={timeout!r}: a flow needs a finite number of seconds above 0."
+                f"timeout={shortened(timeout)}: a flow needs a finite number of seconds above 0."
             )
         super().__init__(timeout=timeout, **options)
         # Private API of workflows 2.26; a test asserts that the engine still looks here.

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mnemotrace.checks import encodable
+from mnemotrace.checks import encodable, shortened
 from mnemotrace.errors import ConfigurationError
 
 from .backend import StorageBackend
@@ -93,7 +93,9 @@ def open_store(
     if api_key is not None and (not isinstance(api_key, str) or not api_key.strip()):
         raise ConfigurationError("api_key must be the Qdrant server's key as text, or None.")
     if not isinstance(prefer_grpc, bool):
-        raise ConfigurationError(f"prefer_grpc must be True or False, not {prefer_grpc!r}.")
+        raise ConfigurationError(
+            f"prefer_grpc must be True or False, not {shortened(prefer_grpc)}."
+        )
     if client is not None:
         from .server import ServerEngine
 
@@ -104,7 +106,9 @@ def open_store(
     if isinstance(storage, (str, os.PathLike)):
         text = os.fspath(storage)
         if not isinstance(text, str) or not text.strip() or not encodable(text):
-            raise ConfigurationError(f"storage={storage!r} is not a path. Pass a folder or a URL.")
+            raise ConfigurationError(
+                f"storage={shortened(storage)} is not a path. Pass a folder or a URL."
+            )
         if text == ":memory:":
             return _in_temporary_folder()
         if _URL.match(text):
@@ -130,7 +134,7 @@ def open_store(
     if isinstance(storage, StorageBackend):
         return storage
     raise ConfigurationError(
-        f"storage={storage!r} cannot be used. Pass a folder path, ':memory:', the URL of a Qdrant "
+        f"storage={shortened(storage)} cannot be used. Pass a folder path, ':memory:', the URL of a Qdrant "
         "server, or an object with every method of mnemotrace.stores.backend.StorageBackend."
     )
 

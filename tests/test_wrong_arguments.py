@@ -153,6 +153,46 @@ class Odd:
         return "<ODD " + "x" * 5000 + ">"
 
 
+@pytest.mark.parametrize(
+    ("argument", "call"),
+    [
+        ("storage", lambda odd, _: Memory(llm=None, storage=odd)),
+        ("embedder", lambda odd, _: Memory(llm=None, storage=":memory:", embedder=odd)),
+        ("llm", lambda odd, _: Memory(llm=odd, storage=":memory:")),
+        ("prefer_grpc", lambda odd, _: Memory(llm=None, storage=":memory:", prefer_grpc=odd)),
+        *(
+            (name, lambda odd, _, name=name: Memory(llm=None, storage=":memory:", **{name: odd}))
+            for name in MemoryConfig.model_fields
+        ),
+        ("model", lambda odd, _: LLM(odd)),
+        ("content", lambda odd, _: instrument(content=odd)),
+        ("tracer_provider", lambda odd, _: instrument(tracer_provider=odd)),
+        ("memory", lambda odd, _: setattr(MemoryMixin(), "memory", odd)),
+        ("storage", lambda odd, _: examine(odd, network=False)),
+        ("network", lambda odd, _: examine("nowhere", network=odd)),
+        ("tape", lambda odd, _: record(odd).__enter__()),
+        ("tape", replay),
+        ("Memory", lambda odd, _: replay("tape", odd)),
+        ("trace", lambda odd, _: compare(odd, odd)),
+        ("file", lambda odd, _: progress(odd).__enter__()),
+        ("event", lambda odd, _: event_bus.on(odd)),
+        ("width", lambda odd, memory: memory.recall("text").trace.render(width=odd)),
+        ("'svg' or 'mermaid'", lambda odd, memory: memory.recall("text").trace.draw(odd)),
+        ("timeout", lambda odd, memory: memory.remember_many(["text"]).wait(odd)),
+        ("embedder", lambda odd, _: mnemotrace.reindex("nowhere", odd)),
+    ],
+)
+def test_a_function_told_a_wrong_kind_names_it_too(
+    memory: Memory, argument: str, call: Callable[[Any, Any], Any]
+) -> None:
+    with pytest.raises(MnemotraceError) as told:
+        call(Odd(), memory)
+    message = str(told.value)
+    assert argument in message
+    assert "<ODD" in message or "an Odd" in message
+    assert len(message) < 400
+
+
 TIMES = {"since", "until", "as_of", "now", "created_at", "valid_from", "expires_at", "older_than"}
 """tests/probes/test_validity.py has what is said of them."""
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from .checks import shortened
 from .errors import InvalidInputError
 from .records import utc_now
 
@@ -198,12 +199,12 @@ class MemoryEventBus:
             if not (isinstance(event_class, type) and issubclass(event_class, MemoryEvent)):
                 raise InvalidInputError(
                     f"on() takes classes of memory events, such as MemoryQueryCompletedEvent, "
-                    f"not {event_class!r}."
+                    f"not {shortened(event_class)}."
                 )
 
         def register(handler: H) -> H:
             if not callable(handler):
-                raise TypeError(f"An event handler must be callable, not {handler!r}.")
+                raise TypeError(f"An event handler must be callable, not {shortened(handler)}.")
             if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
                 getattr(handler, "__call__", None)  # noqa: B004  an object with async __call__
             ):

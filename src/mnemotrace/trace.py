@@ -28,6 +28,7 @@ from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, get_args
 
+from .checks import shortened
 from .errors import ConfigurationError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -304,7 +305,7 @@ class Trace:
 
         if width is not None and (isinstance(width, bool) or not isinstance(width, int)):
             raise InvalidInputError(
-                f"width must be a whole number of columns, or None for the terminal's, not {width!r}."
+                f"width must be a whole number of columns, or None for the terminal's, not {shortened(width)}."
             )
         return trace_text(self, width, ascii_only)
 
@@ -445,7 +446,7 @@ def start_trace(kind: str, /, *, level: Level = "on", **attrs: Any) -> Iterator[
             _current.set(outside)
         return
     if level not in ("on", "full"):
-        raise ConfigurationError(f"trace={level!r}: must be 'off', 'on' or 'full'.")
+        raise ConfigurationError(f"trace={shortened(level)}: must be 'off', 'on' or 'full'.")
     trace = Trace(kind, level=level, attrs=attrs)
     trace._watchers = _everywhere + _here.get()
     outside = _current.get()

@@ -32,7 +32,31 @@ def test_where_there_is_no_memory_a_reader_says_so_and_makes_none(
     done = cli(*words, code=1)
     assert done.out == ""
     assert "There is no memory" in done.err
+    assert str(tmp_path / ".mnemotrace" / "memory") in done.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_environments_place_is_named_where_there_is_no_memory(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNEMOTRACE_STORAGE_DIR", "elsewhere")
+    assert f"{tmp_path / 'elsewhere' / 'memory'} (" in cli("list", code=1).err
+
+
+def test_an_id_that_nothing_has_is_an_error_for_explain_as_for_show(
+    cli: Cli, remember: Callable[..., str]
+) -> None:
+    remember("The kiln is new.", "--id", "k")
+    remember("The kiln's key.", "--id", "s", "--source", "ana", "--private")
+    words = ("--no-llm", "--depth", "shallow")
+    for unknown, who in (("nobody", ()), ("s", ("--viewer", "eve"))):
+        told = cli("explain", unknown, "kiln", *words, *who, code=1)
+        assert (told.out, told.err) == ("", cli("show", unknown, code=1).err)
+    assert cli("explain", "nobody", "kiln", *words, "--json", code=1).json["verdict"] == "unknown"
+    assert "but 'k' is one: the ID comes first" in cli("explain", "kiln", "k", *words, code=1).err
+    for who, hinted in ((), True), (("--viewer", "ana"), True), (("--source", "eve"), False):
+        told = cli("explain", "kiln", "s", *words, *who, code=1)
+        assert ("but 's' is one: the ID comes first" in told.err) == hinted
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_a_value_of_the_wrong_kind_is_refused(name: str, value: Any, wanted: str
 
 
 def test_a_secret_of_the_wrong_kind_is_not_shown() -> None:
-    with pytest.raises(ConfigurationError, match="must be a text, not list") as raised:
+    with pytest.raises(ConfigurationError, match="must be a text, not a list") as raised:
         settings("openai", {"api_key": [SECRET]})
 
     assert SECRET not in str(raised.value)

@@ -166,7 +166,9 @@ def explain(
             metadata_filter=conditions,
         )
         unknown = found.verdict is Verdict.UNKNOWN
-        swapped = unknown and memory.get(asked, viewer or source, include_private) is not None
+        who = source if viewer is None else viewer
+        # Who asks in nobody's name is told of private records, here as in the explanation.
+        swapped = unknown and memory.get(asked, who, include_private or who is None) is not None
     if as_json:
         print_json(found.to_json())
     elif not unknown:

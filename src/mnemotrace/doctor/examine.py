@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mnemotrace.checks import encodable
+from mnemotrace.checks import checked_flag, encodable, shortened
 from mnemotrace.errors import ConfigurationError, StoreError
 from mnemotrace.stores.open import default_folder, open_store
 
@@ -43,13 +43,16 @@ def examine(
 
     Raises:
         ConfigurationError: `storage` is not a place that can be looked at.
+        InvalidInputError: `network` is not a truth value.
     """
+    checked_flag(network, "network")
     if storage is None:
         storage = default_folder() / "memory"
     text = os.fspath(storage) if isinstance(storage, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text.strip() or text == ":memory:" or not encodable(text):
         raise ConfigurationError(
-            f"storage={storage!r} cannot be examined: pass a folder or the URL of a Qdrant server."
+            f"storage={shortened(storage)} cannot be examined: pass a folder or the URL of a Qdrant "
+            "server."
         )
     report = Report(text)
     check_environment(report)
@@ -57,7 +60,7 @@ def examine(
         _server(report, text, api_key, embedder, network)
         return report
     if "://" in text:
-        raise ConfigurationError(f"storage={storage!r} is a URL of an unknown kind.")
+        raise ConfigurationError(f"storage={shortened(storage)} is a URL of an unknown kind.")
     folder = Path(os.path.realpath(Path(text).expanduser()))
     found = check_folder(report, folder)
     if found is None:

@@ -17,4 +17,7 @@ class LLM(LiteLLMModel):
         model: as litellm names it, such as "gpt-4o" or "ollama/llama3.2".
         settings: handed on to litellm with every request: ``temperature``, ``api_key``,
             ``api_base``, ``max_tokens``, ...
+
+    Raises:
+        ConfigurationError: the model is not a name.
     """

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from mnemotrace import litellm_loop
-from mnemotrace.errors import LLMError, LLMUnavailableError
+from mnemotrace.checks import shortened
+from mnemotrace.errors import ConfigurationError, LLMError, LLMUnavailableError
 
 from .instances import messages
 from .keys import missing_key
@@ -40,6 +41,10 @@ class LiteLLMModel:
     """
 
     def __init__(self, model: str, **settings: Any) -> None:
+        if not isinstance(model, str) or not model.strip():
+            raise ConfigurationError(
+                f'model must be a name such as "gpt-4o-mini", not {shortened(model)}'
+            )
         self.name = model
         self._settings = settings
         self._way = 0

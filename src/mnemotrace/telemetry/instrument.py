@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from mnemotrace import __version__
+from mnemotrace.checks import shortened
 from mnemotrace.errors import ConfigurationError
 from mnemotrace.trace import watch
 
@@ -87,14 +88,14 @@ def instrument(
     """
     global _current
     if not isinstance(content, bool):
-        raise ConfigurationError(f"content={content!r}: must be True or False.")
+        raise ConfigurationError(f"content must be True or False, not {shortened(content)}.")
     for name, provider, method in (
         ("tracer_provider", tracer_provider, "get_tracer"),
         ("meter_provider", meter_provider, "get_meter"),
     ):
         if provider is not None and not callable(getattr(provider, method, None)):
             raise ConfigurationError(
-                f"{name}={provider!r} is no provider: it has no {method}(). Pass one of "
+                f"{name}={shortened(provider)} is no provider: it has no {method}(). Pass one of "
                 "OpenTelemetry's, or None for its global one."
             )
     try:

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from mnemotrace.checks import shortened
 from mnemotrace.errors import InvalidInputError
 from mnemotrace.trace import Trace
 
@@ -38,7 +39,7 @@ def draw(trace: Trace, form: str = "svg") -> str:
         return Drawing(_svg(trace, path_of(trace), inline=False))
     if form == "mermaid":
         return _mermaid(trace, path_of(trace))
-    raise InvalidInputError(f"A trace is drawn as 'svg' or 'mermaid', not as {form!r}.")
+    raise InvalidInputError(f"A trace is drawn as 'svg' or 'mermaid', not as {shortened(form)}.")
 
 
 def workflow_svg(trace: Trace, *, inline: bool) -> str:

@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
+from mnemotrace.checks import shortened
 from mnemotrace.errors import InvalidInputError
 from mnemotrace.trace import Span, Trace, watch
 
@@ -139,7 +140,9 @@ def progress(file: TextIO | None = None) -> Iterator[None]:
         InvalidInputError: `file` is not a file.
     """
     if file is not None and not callable(getattr(file, "write", None)):
-        raise InvalidInputError(f"progress() writes to a file such as sys.stderr, not to {file!r}.")
+        raise InvalidInputError(
+            f"progress() writes to a file such as sys.stderr, not to {shortened(file)}."
+        )
     board = Board()
     with ExitStack() as stack:
         if file is None and (shell := _notebook()) is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from mnemotrace.checks import kind_of, shortened
 from mnemotrace.errors import ConfigurationError, EmbedderError
 from mnemotrace.naming import nearest
 
@@ -85,7 +86,7 @@ class Settings:
         wanted, fits = _KINDS[option.kind]
         if fits(value) and (value != 0 or option.kind != "count" or name == _MAY_BE_ZERO):
             return
-        shown = type(value).__name__ if option.secret else repr(value)
+        shown = kind_of(value) if option.secret else shortened(value)
         if option.kind == "count" and name != _MAY_BE_ZERO:
             wanted = "a whole number above 0"
         raise ConfigurationError(
