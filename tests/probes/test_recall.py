@@ -224,7 +224,7 @@ def test_extremes_are_no_special_cases(open_memory: OpenMemory) -> None:
         ({"query": ""}, "empty"),
         ({"query": " \n"}, "empty"),
         ({"query": None}, "must be a string, not None"),
-        ({"query": ["note"]}, "must be a string, not a list"),
+        ({"query": ["note"]}, "must be a string, not .'note'."),
         ({"categories": [""]}, "categories"),
         ({"categories": 5}, "categories"),
         ({"source": ""}, "source"),
