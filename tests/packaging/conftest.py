@@ -82,3 +82,25 @@ def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     run(*pip, "--no-deps", "--no-index", "--target", target, built.wheel_from_sdist, cwd=target)
     return target
+
+
+@dataclass(frozen=True)
+class Editable:
+    sources: Path
+    """The unpacked sdist."""
+    path: str
+    """What an editable installation of it puts on the path."""
+
+
+@pytest.fixture(scope="session")
+def editable(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Editable:
+    """The sdist unpacked, and an editable wheel made of it, as `pip install -e .` does."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(built.sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (sources,) = folder.iterdir()
+    make = "import hatchling.build; print(hatchling.build.build_editable('..'))"
+    name = run(sys.executable, "-c", make, cwd=sources).stdout.split()[-1]
+    contents = wheel_contents(folder / name)
+    (paths,) = (data for entry, data in contents.items() if entry.endswith(".pth"))
+    return Editable(sources, paths.decode())

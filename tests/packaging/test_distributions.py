@@ -58,6 +58,7 @@ def test_the_sdist_holds_the_real_folders_the_tests_and_the_papers(built: Built)
         "CONTRIBUTING.md",
         "LICENSE",
         "Makefile",
+        "hatch_build.py",
     } <= names
     assert not any(name.startswith("src/mnemotrace/flows") for name in names)
     assert not any(name.startswith("src/mnemotrace/stores") for name in names)

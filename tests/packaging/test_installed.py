@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from .conftest import Editable
+
 pytestmark = pytest.mark.slow
 
 IMPORT_ALL = """
@@ -35,8 +37,8 @@ with Memory(storage="store", llm=None) as memory:
 """
 
 
-def python(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with the installed wheel before anything else on the path."""
+def python(installed: Path | str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with what is installed there before anything else on the path."""
     environment = os.environ | {"PYTHONPATH": str(installed), "PYTHONIOENCODING": "utf-8"}
     return subprocess.run(
         [sys.executable, *arguments],
@@ -71,3 +73,13 @@ def test_the_demo_runs_from_the_wheel(installed: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "3 November" in done.stdout
     assert done.stderr == ""
+
+
+def test_every_module_imports_from_an_sdist_that_is_installed_editable(editable: Editable) -> None:
+    done = python(editable.path, "-c", IMPORT_ALL)
+    assert done.returncode == 0, done.stderr
+    loaded: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    assert {"mnemotrace.flows.recall", "mnemotrace.stores.backend"} <= set(loaded)
+    package = editable.sources / "src" / "mnemotrace"
+    assert [path for path in loaded.values() if not Path(path).is_relative_to(package)] == []
+    assert (package / "flows" / "recall.py").samefile(editable.sources / "flows" / "recall.py")
