@@ -50,6 +50,8 @@ _EXACT = edge.SearchParams(exact=True)
 _SEARCH_THREADS = max(1, (os.cpu_count() or 1) // 4)
 _MANY_VALUES = 1_000_000
 _NO_PAYLOAD: dict[str, Any] = {}
+_INNER_ERRORS = ("Service runtime error", "Inconsistent storage")
+"""How the engine's messages begin when it cannot read what it has written."""
 
 
 class _Hits(Sequence[Hit]):
@@ -411,10 +413,7 @@ def _load(path: Path, dimension: int) -> edge.EdgeShard:
             # A new store has its indexes: this one has lost a segment, which the engine then
             # takes for one that was never finished.
             shard.close()
-            raise StoreCorruptError(
-                f"The store's files in {path} are damaged: a segment is missing. Restore the "
-                "folder from a backup, or move it away to start anew."
-            )
+            raise damaged(path, "a segment is missing")
         with _EngineErrors(path):
             for name, kind in missing:
                 shard.update(edge.UpdateOperation.create_field_index(name, kind))
@@ -451,14 +450,40 @@ class _EngineErrors:
         panic = type(error).__name__ == "PanicException"  # its module cannot be imported
         if not isinstance(error, Exception) and not panic:
             return
-        if refused := disk.not_writable_message(self._path, str(error)):
+        message = str(error)
+        if refused := disk.not_writable_message(self._path, message):
             raise refused from error
-        if self._opening or panic:
-            raise StoreCorruptError(
-                f"The store's files in {self._path} are damaged ({error}). Restore the folder "
-                "from a backup, or move it away to start anew."
-            ) from error
-        raise StoreError(f"The embedded engine in {self._path} failed: {error}") from error
+        if panic or _tells_of_damage(message, opening=self._opening):
+            raise damaged(self._path, message) from error
+        raise StoreError(
+            f"The embedded engine in {self._path} failed: {message}. What is stored is as it was; "
+            "try again, and if that does not help, ask `mnemotrace doctor`."
+        ) from error
+
+
+def damaged(path: Path, what: str) -> StoreCorruptError:
+    """Return the error for engine files that cannot be read.
+
+    Args:
+        path: the folder of the shard.
+        what: what is wrong with them.
+    """
+    return StoreCorruptError(
+        f"The store's files in {path} are damaged ({what}). Close the memory and ask `mnemotrace "
+        "doctor`, which changes nothing. Then restore the folder from a backup, or move it away to "
+        "start anew and import the last export."
+    )
+
+
+def _tells_of_damage(message: str, *, opening: bool) -> bool:
+    """Tell whether an error of the engine is due to its files, and not to the moment.
+
+    What is asked of an open shard is checked before, so that its inner errors come from what it
+    reads; while it opens, every error does.
+    """
+    if disk.is_shortage(message):
+        return False
+    return opening or message.startswith(_INNER_ERRORS)
 
 
 def _number(key: Any) -> PointId:

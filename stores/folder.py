@@ -31,9 +31,10 @@ GENERATIONS = "generations"
 OUTBOX = "outbox"
 _OWNER_BYTES = 32
 _OURS = frozenset({LOCK_NAME, MANIFEST_NAME, MANIFEST_NAME + ".tmp", GENERATIONS, OUTBOX})
-_NOT_WRITABLE = frozenset(
-    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NOT_WRITABLE = _FULL | {errno.EACCES, errno.EPERM, errno.EROFS}
+
+_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
 
 class FolderLock:
@@ -184,7 +185,7 @@ def not_writable(folder: Path, error: OSError) -> StoreNotWritableError:
     """Return the error for a folder that cannot be written."""
     if isinstance(error, FileNotFoundError):
         return removed(folder)
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    full = error.errno in _FULL
     reason = "its disk is full" if full else f"it cannot be written ({error.strerror or error})"
     remedy = "Free some space" if full else "Check its permissions"
     return StoreNotWritableError(
@@ -193,13 +194,21 @@ def not_writable(folder: Path, error: OSError) -> StoreNotWritableError:
     )
 
 
+def is_shortage(message: str) -> bool:
+    """Tell whether an engine's message tells of too little memory or too many open files."""
+    return _os_error(message) in _SHORTAGES or message.startswith("Out of memory")
+
+
 def not_writable_message(folder: Path, message: str) -> StoreNotWritableError | None:
     """Return that error when an engine's message tells of one; None when it does not."""
-    found = re.search(r"os error (\d+)|Os \{ code: (\d+)", message)
-    if found is None:
-        return None
-    code = int(found[1] or found[2])
+    code = _os_error(message)
     return not_writable(folder, OSError(code, os.strerror(code))) if code in _NOT_WRITABLE else None
+
+
+def _os_error(message: str) -> int:
+    """Return the number of the system's error that a message names; 0 when it names none."""
+    found = re.search(r"os error (\d+)|Os \{ code: (\d+)", message)
+    return 0 if found is None else int(found[1] or found[2])
 
 
 def check_room(folder: Path, least: int) -> None:
@@ -253,20 +262,26 @@ def on_ram_disk(folder: Path) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder and those above it.
+    """Make the folder, for this user alone, and those above it, with the usual permissions.
 
     Raises:
         StoreNotWritableError: when that is not possible.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise StoreCorruptError(
             f"The memory folder {folder} cannot be made: a file is in its place. Pass another "
             "folder as storage=."
         ) from error
     except OSError as error:
-        raise not_writable(folder, error) from error
+        if error.errno in _FULL:
+            raise not_writable(folder, error) from error
+        raise StoreNotWritableError(
+            f"The memory folder {folder} cannot be made ({error.strerror or error}). Nothing was "
+            "stored. Check the folder above it and its permissions, or pass another folder as "
+            "storage=."
+        ) from error
 
 
 def check_layout(folder: Path) -> None:

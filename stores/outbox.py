@@ -365,7 +365,7 @@ class Outbox:
         else:
             folder = self._folder
             with store_errors(folder, "making its folder"):
-                folder.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         held.file = next(
             file
             for path in free_paths(folder)

@@ -6,8 +6,10 @@ import contextlib
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -31,7 +33,7 @@ from mnemotrace.errors import (
     StoreLockedError,
     StoreNotWritableError,
 )
-from mnemotrace.stores import folder, space
+from mnemotrace.stores import edge, folder, space
 from mnemotrace.stores.backend import NewVersion, WriteBatch
 from mnemotrace.stores.open import open_store
 from mnemotrace.stores.qdrant import QdrantStore
@@ -443,6 +445,28 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which nothing can be made")
+@pytest.mark.parametrize("place", ["/proc/x", "/proc/x/below", "/dev/null/x"])
+def test_a_folder_that_cannot_be_made_is_told_as_that(place: str) -> None:
+    store = open_store(place)
+    with pytest.raises(StoreError, match=rf"{place} cannot be made.*(pass|Pass) another") as told:
+        store.initialise(MANIFEST)
+    assert "removed" not in str(told.value)
+    store.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are those of POSIX")
+def test_a_new_folder_is_its_users_own_and_one_that_is_there_keeps_its_mode(
+    tmp_path: Path,
+) -> None:
+    written(tmp_path / "above" / "new", "a")
+    assert stat.S_IMODE((tmp_path / "above" / "new").stat().st_mode) == 0o700
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o755)
+    written(tmp_path / "shared", "a")
+    assert stat.S_IMODE((tmp_path / "shared").stat().st_mode) == 0o755
+
+
 GOOD = {"schema_version": 1, "embedder": EMBEDDER, "lexical": "toy-1", "generation": 1}
 
 
@@ -519,6 +543,49 @@ def test_a_panic_of_the_engine_is_one_clear_error(tmp_path: Path) -> None:
         os.truncate(path, 8)
     with pytest.raises(StoreCorruptError, match="damaged"):
         open_store(tmp_path)
+
+
+def test_damage_that_is_met_while_reading_is_told_as_that(tmp_path: Path) -> None:
+    """The engine opens it, and calls what it cannot decode a plain error of its service."""
+    written(tmp_path, *(f"record {number}" for number in range(20)))
+    (path,) = tmp_path.rglob("payload_storage/page_0.dat")
+    with open(path, "r+b") as file:
+        file.write(b"\xa5" * 4096)
+    store = open_store(tmp_path)
+    told = rf"{re.escape(str(tmp_path))}.* damaged .*doctor.*backup"
+    for read in (
+        lambda: store.list_records(EVERYTHING, 100),
+        lambda: store.get(EVERYTHING, ["record 3"]),
+    ):
+        with pytest.raises(StoreCorruptError, match=told):
+            read()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("message", "opening", "kind"),
+    [
+        ("Service runtime error: Failed to decode value: cut short", False, StoreCorruptError),
+        ("Inconsistent storage: point 3 has no vector", False, StoreCorruptError),
+        ("failed to load segment", True, StoreCorruptError),
+        ("Service runtime error: Too many open files (os error 24)", False, StoreError),
+        ("Service runtime error: Too many open files (os error 24)", True, StoreError),
+        ("Out of memory, free: 3", False, StoreError),
+        ("Validation failed: limit", False, StoreError),
+        (
+            "Service runtime error: Read-only file system (os error 30)",
+            False,
+            StoreNotWritableError,
+        ),
+    ],
+)
+def test_errors_of_the_engine_are_told_apart(
+    tmp_path: Path, message: str, opening: bool, kind: type[StoreError]
+) -> None:
+    with pytest.raises(StoreError) as told, edge._EngineErrors(tmp_path, opening=opening):
+        raise Exception(message)
+    assert type(told.value) is kind
+    assert str(tmp_path) in str(told.value)
 
 
 def test_lost_indexes_are_made_again(tmp_path: Path) -> None:
