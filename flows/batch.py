@@ -81,11 +81,18 @@ class Item:
         request = self.request
         return _mergeable(request.reach, request.source, request.private, None)
 
-    @property
-    def neighbourhood(self) -> Selection:
-        """`visible`, cut down to the scope when it was given."""
+    def neighbourhood(self, *, inferring: bool) -> Selection:
+        """`visible`, cut down to the scope it will be in, as far as that is known.
+
+        Args:
+            inferring: whether a model is there to infer a scope that was not given. Before it has
+                answered, any scope in reach may be meant, and a text that is stored already is not
+                worth a question; so the whole reach is searched.
+        """
         request = self.request
-        return _mergeable(request.reach, request.source, request.private, request.scope)
+        anywhere = request.scope is None and inferring and not self.analysis_failed
+        place = None if anywhere else request.home
+        return _mergeable(request.reach, request.source, request.private, place)
 
 
 @lru_cache(maxsize=256)
@@ -112,6 +119,8 @@ class EncodingRun:
     attempts: int = 0
     patience: Patience | None = None
     """How long the model is asked; None for as long as it takes."""
+    inferring: bool = False
+    """Whether a model is there to fill in what was left out, the scope for one."""
     judge: bool = False
     """Whether a model is there to judge similar records."""
     failures: list[str] = field(default_factory=list)
@@ -150,15 +159,23 @@ class EncodingRun:
                     yield decision, item.outcome
 
 
-def find_twins(items: list[Item], threshold: float) -> None:
-    """Mark items that repeat an earlier item with the same place and privacy."""
+def find_twins(items: list[Item], threshold: float, *, inferring: bool = True) -> None:
+    """Mark items that repeat an earlier item with the same place and privacy.
+
+    Args:
+        items: the batch, in order.
+        threshold: the least cosine of texts that are compared word by word.
+        inferring: whether a model infers the scopes that were left out; else those are known, and
+            may be the same as one that was given.
+    """
     by_hash: dict[tuple[object, ...], Item] = {}
     groups: dict[tuple[object, ...], list[Item]] = {}
     for item in items:
         request = item.request
         source = request.source if request.private else None
         session = request.session if is_named(request.session) else None
-        place = (request.scope, request.private, source, session)
+        scope = request.scope if inferring else request.home
+        place = (scope, request.private, source, session)
         twin = by_hash.setdefault((*place, item.hash), item)
         if twin is not item and not request.explicit_id:
             item.twin = twin
@@ -431,15 +448,14 @@ def _labels(values: Iterable[str], most: int) -> list[str]:
 def _new_record(item: Item, now: datetime, default_importance: float) -> MemoryRecord:
     """Return the record of a new text; explicit fields win over analysis, analysis over defaults."""
     request, analysis = item.request, item.analysis
-    base = request.reach[0] if request.reach else scopes.ROOT
     fields: dict[str, Any] = {
-        "scope": base if request.scope is None else request.scope,
+        "scope": request.home,
         "categories": list(request.categories or ()),
         "importance": default_importance if request.importance is None else request.importance,
         "metadata": dict(request.metadata),
     }
     if analysis is not None:
-        fields |= analysed_fields(analysis, request.missing, base, request.metadata)
+        fields |= analysed_fields(analysis, request.missing, request.top, request.metadata)
     return MemoryRecord(
         id=request.record_id,
         content=request.content,

@@ -73,9 +73,9 @@ class EncodingFlow(TracedWorkflow):
     async def dedup(self, ev: Embedded) -> Deduplicated:
         """Settle items that repeat an earlier one, unless a fact differs."""
         run: EncodingRun = ev.run
-        await self.services.in_thread(
-            find_twins, run.items, self.services.config.batch_dedup_threshold
-        )
+        threshold = self.services.config.batch_dedup_threshold
+        inferring = not self.services.llm.known_unavailable()
+        await self.services.in_thread(lambda: find_twins(run.items, threshold, inferring=inferring))
         note(dropped=sum(item.twin is not None for item in run.items))
         return Deduplicated(run=run)
 
@@ -86,8 +86,12 @@ class EncodingFlow(TracedWorkflow):
         config, llm = self.services.config, self.services.llm
         run.attempts += 1
         run.sequence = self.services.store.sequence()
-        model = not llm.known_unavailable()
-        judge = model and config.consolidation_threshold < 1.0 and config.consolidation_limit > 0
+        run.inferring = not llm.known_unavailable()
+        judge = (
+            run.inferring
+            and config.consolidation_threshold < 1.0
+            and config.consolidation_limit > 0
+        )
         run.judge = judge
 
         def look() -> bool:
@@ -111,14 +115,14 @@ class EncodingFlow(TracedWorkflow):
 
     def _look_up(self, run: EncodingRun) -> None:
         store, config = self.services.store, self.services.config
-        self._find_existing(run.open_items)
+        self._find_existing(run)
         for item in run.open_items:
             if item.existing is not None or not run.judge or item.dense is None:
                 continue
             if item.request.valid_from is not None and item.request.valid_from > run.now:
                 continue  # until it is valid, it takes nobody's place
             near = store.nearest(
-                item.neighbourhood,
+                item.neighbourhood(inferring=run.inferring),
                 item.dense,
                 config.consolidation_limit,
                 config.consolidation_threshold,
@@ -129,16 +133,17 @@ class EncodingFlow(TracedWorkflow):
                 item.plan = None
                 item.judged = found
 
-    def _find_existing(self, items: list[Item]) -> None:
+    def _find_existing(self, run: EncodingRun) -> None:
         """Find the stored record that says exactly what an item says, the newest of several."""
         alike: dict[tuple[Selection, str | None, str | None], list[Item]] = {}
-        for item in items:
+        for item in run.open_items:
             request = item.request
             # A turn is said again in another conversation.
             session = request.session if is_named(request.session) else None
             # That very record is wanted, not another that says so.
             record_id = request.record_id if request.explicit_id else None
-            alike.setdefault((item.neighbourhood, session, record_id), []).append(item)
+            where = item.neighbourhood(inferring=run.inferring)
+            alike.setdefault((where, session, record_id), []).append(item)
         for (neighbourhood, session, record_id), group in alike.items():
             wanted = replace(
                 neighbourhood,
@@ -195,8 +200,7 @@ class EncodingFlow(TracedWorkflow):
             )
             for item in due:  # in their order, so that new scopes and labels are spelled one way
                 if item.analysis is not None:
-                    base = item.request.reach[0] if item.request.reach else scopes.ROOT
-                    item.analysis = filing.settle(item.analysis, base)
+                    item.analysis = filing.settle(item.analysis, item.request.top)
             note(texts=len(due), failed=sum(bool(item.analysis_failed) for item in due))
         else:
             note(texts=0)

@@ -51,6 +51,16 @@ class SaveRequest:
     explicit_id: bool = False
 
     @property
+    def top(self) -> str:
+        """The writer's own scope; inferred ones lie within it."""
+        return self.reach[0] if self.reach else scopes.ROOT
+
+    @property
+    def home(self) -> str:
+        """The scope it goes to where no model infers one."""
+        return self.top if self.scope is None else self.scope
+
+    @property
     def is_complete(self) -> bool:
         """Whether nothing is left for a language model to fill in."""
         return not self.missing

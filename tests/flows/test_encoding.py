@@ -417,6 +417,39 @@ def test_a_save_to_a_scope_is_compared_within_that_scope_only(open_memory: OpenM
     assert llm.requests == []
 
 
+@pytest.mark.parametrize("together", [True, False], ids=["in a batch", "one by one"])
+@pytest.mark.parametrize("view", ["/", "/team"])
+def test_without_a_model_a_text_without_a_scope_goes_to_the_views_own(
+    open_memory: OpenMemory, view: str, together: bool
+) -> None:
+    """Another scope's equal text is another record; the view's own is the same one."""
+    memory = open_memory(None).scope(view)
+    places: list[dict[str, Any]] = [{"scope": "/a"}, {}, {"scope": view}, {}, {"scope": "/a"}]
+    saves = [{"content": "old", **place} for place in places]
+    for batch in [saves] if together else [[save] for save in saves]:
+        memory.remember_many(batch, categories=["c"], importance=0.5).wait(20)
+    below = "/a" if view == "/" else f"{view}/a"
+    assert sorted(r.scope for r in memory.list_records()) == sorted([below, view])
+
+
+def test_what_a_dead_model_cannot_place_is_the_views_own(open_memory: OpenMemory) -> None:
+    """A key that is missing is known beforehand, so the scope is as well."""
+    memory = open_memory("gpt-4o-mini")
+    memory.remember("old", scope="/a")
+    assert [memory.remember("old").scope for _ in range(2)] == ["/", "/"]
+    assert len(memory.list_records()) == 2
+
+
+def test_a_model_is_not_asked_where_a_stored_text_belongs(open_memory: OpenMemory) -> None:
+    llm = ScriptedLLM({"save_analysis": {"scope": "/x", "importance": 0.5}})
+    memory = open_memory(llm)
+    old = memory.remember("old", **COMPLETE)
+    assert memory.remember("old").id == old.id
+    assert llm.requests == []
+    assert memory.scope("/other").remember("old").scope == "/other/x"
+    assert len(llm.requests) == 1
+
+
 WHO: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
     ({}, {}, True),
     ({"source": "a"}, {"source": "b"}, True),

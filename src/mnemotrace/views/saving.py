@@ -87,7 +87,8 @@ class Saving(Handle):
             content: the text; blank text is refused.
             scope: where it goes, such as ``/project/alpha``. Left out, the language model infers
                 it from the content and the scopes there are; without a model it is the view's
-                own scope.
+                own scope. A text that this scope already holds is not stored twice; where the
+                scope is to be inferred, that goes for the whole view, and no model is asked.
             categories: labels; inferred when left out.
             metadata: your own JSON-like values; dates and times come back as such.
             importance: 0..1; inferred when left out, else `default_importance`.
