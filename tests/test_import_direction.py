@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "straight",
     ),
     ("capture", "comparing"),
-    ("chunks", "scope_tree"),
+    ("chunks", "entries", "scope_tree"),
     ("stores", "embedders", "llm", "prompts"),
     ("explanation",),
     ("flows",),
@@ -71,7 +71,7 @@ STRANGERS = {
 
 # Imports made inside a function, on first use, against the direction. Each needs a reason.
 ON_FIRST_USE = {
-    ("mnemotrace.records", "tokens"),  # Recall.format(budget_tokens=...)
+    ("mnemotrace.records", "entries"),  # Recall.format
     ("mnemotrace.records", "trace_views"),  # a result shown in a notebook
     ("mnemotrace.trace_views.path", "flows"),  # a drawing shows the steps of the real workflow
     ("mnemotrace.records", "explanation"),  # MemoryMatch.explain
@@ -196,7 +196,7 @@ KNOWN = {"mnemotrace", "mnemotrace.flows.recall", "mnemotrace.stores.qdrant", "m
         ("mnemotrace.stores.qdrant", "from mnemotrace.embedders import service", True),
         ("mnemotrace.records", "from .trace import Trace", True),
         ("mnemotrace.records", "if TYPE_CHECKING:\n    from .trace import Trace", False),
-        ("mnemotrace.records", "def f():\n    from .tokens import count_tokens", False),
+        ("mnemotrace.records", "def f():\n    from .entries import entry", False),
         ("mnemotrace.records", "from .tokens import count_tokens", True),
         ("mnemotrace.flows.recall", "from mnemotrace.stores.qdrant import QdrantStore", False),
         ("mnemotrace.flows.flow", "def f():\n    from mnemotrace.memory import Memory", False),

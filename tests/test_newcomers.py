@@ -206,14 +206,15 @@ def test_other_names_with_a_colon_are_folders(
     assert (tmp_path / name).is_dir()
 
 
-@pytest.mark.parametrize("budget", ["x", 1.5, True])
-def test_a_token_budget_must_be_a_whole_number(budget: Any) -> None:
+@pytest.mark.parametrize("budget", ["x", 1.5, True, 0, -5])
+def test_a_token_budget_must_be_a_whole_number_of_at_least_1(budget: Any) -> None:
     with Memory(llm=None, storage=":memory:", embedder=FakeEmbedder()) as memory:
         memory.remember("tea", scope="/", categories=["c"], importance=0.5)
         found = memory.recall("tea")
         with pytest.raises(InvalidInputError, match="budget_tokens"):
             found.format(budget_tokens=budget)
-        assert found.format(budget_tokens=0) == ""
+        with pytest.raises(InvalidInputError, match="budget_tokens"):
+            memory.retrieve_for("tea", budget_tokens=budget)
 
 
 def test_a_folder_removed_while_it_is_open_is_told_before_anything_is_lost(tmp_path: Path) -> None:

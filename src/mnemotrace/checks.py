@@ -60,6 +60,22 @@ def checked_seconds(value: Any, name: str) -> float | None:
     return float(max(value, 0))
 
 
+def checked_budget(value: Any, name: str) -> int | None:
+    """Return how many tokens a text may have; None for no bound.
+
+    Raises:
+        InvalidInputError: it is neither None nor a whole number of at least 1.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidInputError(
+            f"{name} must be a whole number of tokens, 1 or more, or None for no bound, not "
+            f"{value!r}."
+        )
+    return value
+
+
 def checked_function(value: Any, name: str) -> Any:
     """Return a function to call back, or None.
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, SupportsIndex, overload
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from . import scopes
-from .checks import counted
-from .errors import InvalidInputError
+from .checks import checked_budget, counted
 from .quoting import inert
 
 if TYPE_CHECKING:
@@ -340,7 +339,7 @@ class Recall(list[MemoryMatch]):
         return super().__getitem__(index)
 
     def format(self, budget_tokens: int | None = None) -> str:
-        """Return the matches as text for a prompt, best first, whole entries only.
+        """Return the matches as text for a prompt, best first.
 
         A memory is data, whatever it says: each is one line that ends with who said it, if that is
         known, and its scope. Line breaks and markup in it are escaped (`mnemotrace.quoting.inert`),
@@ -348,30 +347,24 @@ class Recall(list[MemoryMatch]):
 
         Args:
             budget_tokens: the most tokens (tiktoken, o200k_base) the text may have; None for no
-                bound.
+                bound. Entries that have no room are left out whole, and shorter ones may follow;
+                where none has room, the text is the beginning of the first, with ``… [cut]``
+                where it ends.
 
         Returns:
-            The text; ``""`` when nothing was found or nothing fits.
+            The text; ``""`` when nothing was found, or when not even one word of the first has
+            room.
 
         Raises:
-            InvalidInputError: for a budget that is not a whole number.
+            InvalidInputError: for a budget that is not a whole number of at least 1.
         """
-        if budget_tokens is not None and (
-            isinstance(budget_tokens, bool) or not isinstance(budget_tokens, int)
-        ):
-            raise InvalidInputError(
-                f"budget_tokens must be a whole number of tokens or None, not {budget_tokens!r}."
-            )
-        lines = [_entry(match.record) for match in self]
-        if budget_tokens is None:
-            return "\n".join(lines)
-        from .tokens import count_tokens
+        most = checked_budget(budget_tokens, "budget_tokens")
+        from .entries import entry, within
 
-        kept: list[str] = []
-        for line in lines:
-            if count_tokens("\n".join([*kept, line])) <= budget_tokens:
-                kept.append(line)
-        return "\n".join(kept)
+        records = (match.record for match in self)
+        if most is None:
+            return "\n".join(entry(record) for record in records)
+        return within(records, most)
 
     def __repr__(self) -> str:
         """Show the first matches in a line each; printing `format` shows all of them whole."""
@@ -395,13 +388,6 @@ def _brief(match: MemoryMatch) -> str:
     text = match.record.content
     start = text if len(text) <= _BEGINNING else f"{text[: _BEGINNING - 1]}…"
     return f"[{match.score:.2f}] {start!r} ({match.record.scope})"
-
-
-def _entry(record: MemoryRecord) -> str:
-    """Return a record as one line for a prompt, attributed."""
-    said_by = record.sources or ([record.source] if record.source else [])
-    origin = ", ".join(inert(name) for name in (*said_by, record.scope))
-    return f"- {inert(record.content)} ({origin})"
 
 
 class Extraction(list[str]):

@@ -18,6 +18,9 @@ logger = logging.getLogger(__name__)
 DEFAULT_ENCODING = "o200k_base"
 """The encoding of OpenAI's models since gpt-4o; near enough for others' to keep a budget."""
 
+LONGEST_TOKEN = 128
+"""No token stands for more characters, in any of the encodings of `_SHIPPED`."""
+
 _SHIPPED = ("o200k_base", "o200k_harmony", "cl100k_base", "p50k_base", "p50k_edit")
 """Encodings whose tables litellm's package brings along. Others would be downloaded."""
 
@@ -28,6 +31,11 @@ _DENSE = re.compile(
 )
 _PLAIN = re.compile(r"[A-Za-z \t\r\n]")
 _SIGN = re.compile(r"[!-@\[-`{-~]")
+
+_PER_TOKEN = 8
+"""Characters of a token, rather too many: English has 4 to 5."""
+_UNSURE = 64
+"""How many tokens the cut at the end of a beginning may be worth."""
 
 _lock = threading.Lock()
 _encodings: dict[str, Any] = {}
@@ -52,6 +60,26 @@ def count_tokens(text: str, model: str | None = None) -> int:
         return 0
     encoding = _encoding(model)
     return estimate_tokens(text) if encoding is None else len(encoding.encode_ordinary(text))
+
+
+def has_at_most(text: str, most: int, model: str | None = None) -> bool:
+    """Tell whether a text has no more than `most` tokens, as `count_tokens` counts them.
+
+    Of a text that is far too long only the beginning is counted, so this takes as long as `most`
+    tokens do, however long the text is.
+
+    Args:
+        text: any text.
+        most: the number of tokens.
+        model: as for `count_tokens`.
+    """
+    size = _PER_TOKEN * (most + _UNSURE)
+    while size < len(text) <= most * LONGEST_TOKEN:
+        # A beginning may have some tokens more than the text has there, but not many.
+        if count_tokens(text[:size], model) > most + _UNSURE:
+            return False
+        size *= 4
+    return len(text) <= most * LONGEST_TOKEN and count_tokens(text, model) <= most
 
 
 def estimate_tokens(text: str) -> int:

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Literal
 
+from mnemotrace.checks import checked_budget
 from mnemotrace.events import (
     MemoryRetrievalCompletedEvent,
     MemoryRetrievalStartedEvent,
     event_bus,
 )
-from mnemotrace.flows.requests import checked_count, checked_name, checked_query
+from mnemotrace.flows.requests import checked_name, checked_query
 from mnemotrace.live import astreaming, streaming
 from mnemotrace.records import Recall
 from mnemotrace.twins import awaitable, blocking
@@ -150,22 +151,22 @@ class Recalling(Handle):
             categories: only records with at least one of these.
             limit: the most memories.
             depth: as in `recall`.
-            budget_tokens: the most tokens the text may have; None for no bound.
+            budget_tokens: the most tokens the text may have, as in `Recall.format`; None for no
+                bound.
             source: only records of this source; its private ones are visible.
             viewer: whose private records are visible beside the public ones of all.
             include_private: everyone's private records, too.
             now: as in `recall`.
 
         Returns:
-            The text; ``""`` when nothing is remembered that may be seen.
+            The text; ``""`` when nothing is remembered that may be seen, or nothing has room.
 
         Raises:
             As `recall`.
         """
         name = checked_name(task_id, "task_id")
         task = checked_query(task, "task")
-        if budget_tokens is not None:
-            budget_tokens = checked_count(budget_tokens, "budget_tokens")
+        budget_tokens = checked_budget(budget_tokens, "budget_tokens")
         begun = time.perf_counter()
         event_bus.emit(self._core.owner, MemoryRetrievalStartedEvent(task_id=name))
         found = await self._recall(
