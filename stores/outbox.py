@@ -339,7 +339,7 @@ class Outbox:
             self._start_over_after_fork()
         with self._held.lock:
             if self._closed:
-                raise MemoryClosedError("The outbox is closed. Open the memory again to use it.")
+                raise MemoryClosedError()
             yield self._held
 
     def _start_over_after_fork(self) -> None:

@@ -94,9 +94,7 @@ class QdrantStore(StorageBackend):
     def _check(self) -> None:
         """Refuse use after close, and in a forked child."""
         if self._closed:
-            raise MemoryClosedError(
-                "This store was closed. Open it again: Memory(storage=...), or open_store()."
-            )
+            raise MemoryClosedError()
         self._space.check()
 
     def manifest(self) -> Manifest | None:

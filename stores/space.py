@@ -123,9 +123,7 @@ class Space:
     def check(self) -> None:
         """Refuse use after close, and in a forked child."""
         if self._closed:
-            raise MemoryClosedError(
-                "This store was closed. Open it again: Memory(storage=...), or open_store()."
-            )
+            raise MemoryClosedError()
         if os.getpid() != self._pid:
             raise StoreError(
                 "This store was opened before the process forked, and belongs to the parent. Open "

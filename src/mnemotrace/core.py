@@ -52,7 +52,7 @@ from .reanalysis import Reanalysis
 from .receipts import SaveReceipt
 from .recording import taped_encode, taped_recall
 from .records import Extraction, Forgotten, MemoryRecord, Reanalyzed, Recall, ScopeInfo
-from .saving import SaveQueue, give_back, queue_for
+from .saving import Left, SaveQueue, give_back, queue_for
 from .stores.backend import StorageBackend
 from .stores.outbox import DeadLetter
 from .stores.selection import Selection
@@ -90,6 +90,8 @@ class MemoryCore:
         sidecar = store.sidecar
         self._folder = None if sidecar is None else sidecar.parent
         self._removal_told = False
+        self._left = 0
+        """Texts that were not saved when it was closed."""
 
     # -- plumbing -----------------------------------------------------------------------------
 
@@ -108,9 +110,7 @@ class MemoryCore:
     def check_open(self) -> None:
         """Raise MemoryClosedError after `close`."""
         if self._closed:
-            raise MemoryClosedError(
-                "This memory is closed. Open it again with Memory(storage=...)."
-            )
+            raise MemoryClosedError()
 
     def _emit(self, kind: type[MemoryEvent], **values: Any) -> None:
         if event_bus.has_handlers(kind):
@@ -211,9 +211,9 @@ class MemoryCore:
             await self._queue.take_up(self._encode, self.config.save_attempts)
 
     async def drain(self, timeout: float | None = None) -> int:
-        """Wait for pending saves; returns the texts still not saved."""
+        """Wait for pending saves; returns the texts still not saved, at the close if it is closed."""
         if self._closed:
-            return 0
+            return self._left
         return await self._queue.drain(timeout)
 
     async def dead_letters(self, selection: Selection) -> list[DeadLetter]:
@@ -553,8 +553,12 @@ class MemoryCore:
         """At exit of the interpreter: finish what can be finished; the outbox keeps the rest."""
         if self._closed:
             return
+        if not self._keeps:
+            self._queue.hasten()
         await self._queue.drain()
         try:
+            if not self._keeps:
+                self._tell_unsaved(await self.runtime.in_thread(self._queue.left))
             await self._accesses.write()
             await self.services.in_thread(self.store.flush)
         except StoreError as error:
@@ -573,8 +577,37 @@ class MemoryCore:
         try:
             await self._accesses.write()
         finally:
-            await give_back(self.store, self.runtime, self._queue, self._encode)
+            left = await give_back(
+                self.store, self.runtime, self._queue, self._encode, kept=self._keeps
+            )
+            if left is not None:
+                self._left = left.waiting
+                self._tell_unsaved(left)
             await self.runtime.in_thread(self.store.close)
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether what is in the outbox is there at the next open."""
+        return self.store.capabilities.persistent and self.store.sidecar is not None
+
+    def _tell_unsaved(self, left: Left) -> None:
+        """Warn of accepted texts that are not saved at the end of a memory."""
+        if self._keeps and left.waiting:
+            log.warning(
+                "The memory was closed with %s not saved yet: kept in %s, and saved when the "
+                "memory is next opened. drain_writes() before close() tells how many wait, a "
+                "receipt's wait() why.",
+                counted(left.waiting, "accepted text"),
+                self.store.sidecar,
+            )
+        lost = left.waiting + left.dead
+        if not self._keeps and lost:
+            log.warning(
+                "The memory was closed with %s not saved: lost, because this memory keeps nothing "
+                "once it is closed. Before close(), drain_writes() tells how many wait and "
+                "dead_letters() which were given up; a memory in a folder keeps them.",
+                counted(lost, "accepted text"),
+            )
 
 
 async def _in_time(run: Awaitable[Any], what: str) -> None:

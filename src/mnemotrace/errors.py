@@ -85,6 +85,11 @@ class RecordNotFoundError(MnemotraceError, KeyError):
 class MemoryClosedError(MnemotraceError, RuntimeError):
     """The memory was used after `close()`."""
 
+    def __init__(
+        self, message: str = "This memory is closed. Open it again with Memory(storage=...)."
+    ) -> None:
+        super().__init__(message)
+
 
 class RuntimeMisuseError(MnemotraceError, RuntimeError):
     """A blocking call from mnemotrace's own loop thread, or a flow run with no loop at all."""

@@ -166,13 +166,20 @@ class Memory(MemoryView):
     acompact = awaitable(_compact)
 
     async def _close(self) -> None:
-        """Finish pending saves and release the store; safe to call twice."""
+        """Finish pending saves and release the store; safe to call twice.
+
+        Every accepted text is tried before, those that failed once more; a batch takes at most
+        `encode_timeout`. What cannot be saved even so is told in a warning (logger
+        ``mnemotrace``): in a folder, or for a server, it is kept and saved when the memory is next
+        opened; with ``:memory:`` it is lost. `drain_writes` tells before whether all is saved.
+        """
         await self._core.close()
 
     close = blocking(_close)
     aclose = awaitable(_close)
 
     def __enter__(self) -> Self:
+        self._core.check_open()
         return self
 
     def __exit__(
@@ -184,6 +191,7 @@ class Memory(MemoryView):
         self.close()
 
     async def __aenter__(self) -> Self:
+        self._core.check_open()
         return self
 
     async def __aexit__(

@@ -58,6 +58,7 @@ class SaveReceipt:
         self._errors: list[Exception] = []
         self._traces: list[Trace] = []
         self._parked = False
+        self._lost = False
 
     @property
     def id(self) -> str:
@@ -224,9 +225,14 @@ class SaveReceipt:
             waiters, self._waiters = self._waiters, []
         _wake(waiters)
 
-    def park(self, error: Exception) -> None:
-        """Report that nothing tries again before the next open, which finds the texts on disk."""
-        self._parked = True
+    def park(self, error: Exception, *, kept: bool = True) -> None:
+        """Report that nothing tries again before the next open, which finds the texts on disk.
+
+        Args:
+            error: why.
+            kept: False when there is nothing to find: the texts went with the memory.
+        """
+        self._parked, self._lost = True, not kept
         self.fail(error, final=True)
 
     def _unsettled(self, through_retries: bool) -> Future[None] | None:
@@ -252,7 +258,12 @@ class SaveReceipt:
             message = (
                 f"Saving {counted(self.accepted, 'text')} of batch {self._id} {self._failure()} "
             )
-            if self._parked:
+            if self._lost:
+                message += (
+                    "The texts are lost: this memory keeps nothing once it is closed. Wait for "
+                    "the receipt before close(), or keep the memory in a folder."
+                )
+            elif self._parked:
                 message += (
                     "The texts are kept on disk and are saved when the memory is next opened."
                 )
@@ -283,7 +294,8 @@ class SaveReceipt:
             known = f", {len(self._records)} so far" if self._records else ""
             return f"encoding in the background{known}"
         if self._parked:
-            return f"{self._failure()} (waits for the next open)"
+            what = "lost" if self._lost else "waits for the next open"
+            return f"{self._failure()} ({what})"
         ahead = "given up" if self._status is SaveStatus.FAILED else "will be tried again"
         return f"{self._failure()} ({ahead})"
 

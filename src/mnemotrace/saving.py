@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from .errors import EmbedderMismatchError, InvalidInputError, MemoryClosedError
+from .errors import EmbedderMismatchError, InvalidInputError, MemoryClosedError, StoreError
 from .flows.requests import SaveRequest
 from .flows.runtime import Runtime
 from .receipts import SaveReceipt
@@ -52,6 +52,14 @@ class _Job:
     """What each text became so far, by the record id it was accepted with."""
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     """That of whoever accepted it, so that its save is recorded as work of that caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Accepted texts that are not saved: those still waiting, and those that were given up."""
+
+    waiting: int = 0
+    dead: int = 0
 
 
 class SaveQueue:
@@ -223,12 +231,26 @@ class SaveQueue:
             handle.cancel()
             self._retry(batch_id)
 
-    def stop(self) -> None:
-        """Plan no further retries; the next open tries again what is on disk."""
+    def left(self) -> Left:
+        """Return what is not saved; blocks.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        dead = sum(len(letter.items) for letter in self.outbox.dead_letters())
+        return Left(self.outbox.count(), dead)
+
+    def stop(self, *, kept: bool = True) -> None:
+        """Plan no further retries.
+
+        Args:
+            kept: whether the texts are there at the next open, which tries them again.
+        """
         for handle, job in self._retries.values():
             handle.cancel()
             if job.receipt is not None:
-                job.receipt.park(MemoryClosedError("the memory was closed before the next attempt"))
+                error = MemoryClosedError("the memory was closed before the next attempt")
+                job.receipt.park(error, kept=kept)
         self._retries.clear()
 
 
@@ -253,22 +275,36 @@ def open_queues() -> list[SaveQueue]:
 
 
 async def give_back(
-    store: StorageBackend, runtime: Runtime, queue: SaveQueue, encode: Encode
-) -> None:
-    """Take one user from a queue; the last one closes it."""
+    store: StorageBackend, runtime: Runtime, queue: SaveQueue, encode: Encode, *, kept: bool = True
+) -> Left | None:
+    """Take one user from a queue; the last one closes it.
 
-    def leave() -> bool:
+    Args:
+        kept: whether what is in the outbox is there at the next open.
+
+    Returns:
+        What the last user leaves unsaved, as far as it can be told; None when others go on.
+    """
+
+    def leave() -> Left | None:
         with _lock:
             queue.encoders.remove(encode)
             if queue.encoders:
-                return False
+                return None
             if _queues.get(store.place) is queue:
                 del _queues[store.place]
-            queue.outbox.close()
-            return True
+            try:
+                return queue.left()
+            except StoreError as error:
+                log.warning("Whether every accepted text is saved cannot be told: %s", error)
+                return Left()
+            finally:
+                queue.outbox.close()
 
-    if await runtime.in_thread(leave):
-        queue.stop()
+    left = await runtime.in_thread(leave)
+    if left is not None:
+        queue.stop(kept=kept)
+    return left
 
 
 def _line(error: BaseException) -> str:

@@ -197,6 +197,17 @@ def test_a_closed_memory_says_so_in_every_method(open_memory: OpenMemory) -> Non
         with pytest.raises(MemoryClosedError):
             getattr(memory, name)(*args)
 
+    async def enter() -> None:
+        async with memory:
+            pass
+
+    told: set[str] = set()
+    for use in (memory.__enter__, lambda: asyncio.run(enter()), memory.store.manifest, memory.tree):
+        with pytest.raises(MemoryClosedError) as caught:
+            use()
+        told.add(str(caught.value))
+    assert len(told) == 1
+
 
 def _size(folder: Path) -> tuple[int, int, int]:
     """Return files, their bytes and the blocks they really take, below a folder."""

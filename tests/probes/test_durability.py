@@ -35,6 +35,7 @@ from mnemotrace.errors import (
 )
 from mnemotrace.events import MemoryAnalysisFailedEvent
 from mnemotrace.flows.requests import save_request
+from mnemotrace.receipts import SaveReceipt
 from mnemotrace.stores.folder import FolderLock
 from mnemotrace.stores.outbox import Outbox, PendingSave
 from mnemotrace.stores.points import point_id
@@ -1161,3 +1162,77 @@ def test_twenty_parallel_saves_of_one_text_are_one_record(
     assert len(ids) == 1
     assert set(everything(first)) == {"the one fact"}
     assert [record.id for record in first.list_records()] == list(ids)
+
+
+# -- what is not saved when a memory is closed -----------------------------------------------------
+
+
+def unsaved(memory: Memory, embedder: FakeEmbedder, *, final: bool) -> SaveReceipt:
+    """Accept two texts that cannot be saved, and see their first attempt fail."""
+    memory.remember("the first text makes the store")
+    embedder.fail = True
+    receipt = memory.remember_many(["one", "two"])
+    with pytest.raises(SaveError):
+        receipt.wait(20)
+    assert memory.drain_writes() == (0 if final else 2)
+    return receipt
+
+
+@pytest.mark.parametrize("attempts", [1, 5], ids=["given up", "waiting"])
+def test_texts_that_go_with_a_closed_memory_are_told(
+    caplog: pytest.LogCaptureFixture, attempts: int
+) -> None:
+    embedder = FakeEmbedder()
+    memory = Memory(storage=":memory:", llm=None, embedder=embedder, save_attempts=attempts)
+    receipt = unsaved(memory, embedder, final=attempts == 1)
+    memory.close()
+    told = [record.getMessage() for record in caplog.records if "was closed" in record.getMessage()]
+    assert len(told) == 1
+    assert "2 accepted texts" in told[0] and "lost" in told[0] and "drain_writes()" in told[0]
+    assert memory.drain_writes() == (0 if attempts == 1 else 2)
+    if attempts > 1:
+        with pytest.raises(SaveError, match="lost"):
+            receipt.wait(1)
+        assert "(lost)" in repr(receipt)
+
+
+def test_texts_that_a_closed_folder_keeps_are_told_and_saved_at_the_next_open(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    embedder = FakeEmbedder()
+    memory = Memory(storage=tmp_path / "m", llm=None, embedder=embedder)
+    other = Memory(storage=tmp_path / "m", llm=None, embedder=embedder)
+    unsaved(memory, embedder, final=False)
+    memory.close()
+    assert "was closed" not in caplog.text, "the other memory goes on with them"
+    other.close()
+    (told,) = [r.getMessage() for r in caplog.records if "was closed" in r.getMessage()]
+    assert "2 accepted texts" in told and str(tmp_path / "m") in told and "next opened" in told
+    embedder.fail = False
+    caplog.clear()
+    with Memory(storage=tmp_path / "m", llm=None, embedder=embedder) as again:
+        assert {"one", "two"} < {record.content for record in again.list_records()}
+    assert caplog.text == ""
+
+
+def test_a_close_tries_once_more_and_then_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    embedder = FakeEmbedder()
+    memory = Memory(storage=":memory:", llm=None, embedder=embedder)
+    receipt = unsaved(memory, embedder, final=False)
+    embedder.fail = False
+    caplog.clear()
+    memory.close()
+    assert [record.content for record in receipt.wait(1)] == ["one", "two"]
+    assert caplog.text == ""
+    assert memory.drain_writes() == 0
+
+
+def test_the_end_of_the_program_tells_what_goes_with_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    embedder = FakeEmbedder()
+    memory = Memory(storage=":memory:", llm=None, embedder=embedder)
+    unsaved(memory, embedder, final=False)
+    memory._runtime.run(memory._core.leave())
+    assert "2 accepted texts not saved: lost" in caplog.text
+    memory.close()

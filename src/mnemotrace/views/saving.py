@@ -254,7 +254,8 @@ class Saving(Handle):
             timeout: seconds to wait; None for as long as it takes.
 
         Returns:
-            How many texts are still not saved; 0 when all are. They are kept and retried.
+            How many texts are still not saved; 0 when all are. They are kept and retried, until
+            the memory is closed; after that, how many were not saved then.
 
         Raises:
             TimeoutError: after `timeout` seconds; the saves go on.
