@@ -359,8 +359,18 @@ class Draft:
         for record_id, heir in self.retired.items():
             version = self.base[record_id].version
             expect[record_id] = version
-            retire.append(Retirement(record_id, version, self.run.now, "superseded", heir))
+            ends = self._replaced_at(self.base[record_id], self.now[heir])
+            retire.append(Retirement(record_id, version, ends, "superseded", heir))
         return WriteBatch(versions, retire, expect)
+
+    def _replaced_at(self, old: MemoryRecord, heir: MemoryRecord) -> datetime:
+        """Return when a record stopped being valid: when the one that replaced it began to be.
+
+        That is now where the new one tells of an earlier time than the old one: each was then
+        known by itself.
+        """
+        begins = heir.valid_from or self.run.now
+        return begins if begins > (old.valid_from or old.created_at) else self.run.now
 
     def publish(self) -> None:
         """Tell each item which record it became."""
@@ -465,7 +475,7 @@ def _new_record(item: Item, now: datetime, default_importance: float) -> MemoryR
         source=request.source,
         sources=[request.source] if request.source else [],
         private=request.private,
-        valid_from=request.valid_from or now,
+        valid_from=request.begins(now),
         expires_at=request.expires_at,
         pinned=request.pinned,
         analysis=pending_analysis(request.missing) if item.analysis_failed else None,

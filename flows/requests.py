@@ -9,15 +9,16 @@ import uuid
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
-from datetime import UTC, date, datetime, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
 from mnemotrace import scopes
 from mnemotrace.checks import checked_flag, shortened
 from mnemotrace.errors import InvalidInputError, RecordError, ScopeError
-from mnemotrace.records import ANALYSED_FIELDS, as_utc
+from mnemotrace.records import ANALYSED_FIELDS, as_utc, utc_now
 
 _TIMES = ("created_at", "valid_from", "expires_at")
+_FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,16 @@ class SaveRequest:
     def home(self) -> str:
         """The scope it goes to where no model infers one."""
         return self.top if self.scope is None else self.scope
+
+    def begins(self, now: datetime) -> datetime:
+        """Return from when on it is valid: as was said, else since it was said, at the latest now.
+
+        Args:
+            now: the time of the save.
+        """
+        if self.valid_from is not None:
+            return self.valid_from
+        return now if self.created_at is None else min(self.created_at, now)
 
     @property
     def is_complete(self) -> bool:
@@ -253,13 +264,54 @@ def checked_moment(value: Any, name: str) -> datetime | None:
             value = datetime.fromisoformat(value)
         except ValueError:
             raise InvalidInputError(
-                f"{name}={value!r} is not a time. Pass a datetime or ISO 8601 text."
+                f"{name}={shortened(value)} is not a time. Pass a datetime, a date or ISO 8601 text "
+                "such as '2026-03-01T09:00:00+09:00'."
             ) from None
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day)
     if not isinstance(value, datetime):
-        raise InvalidInputError(f"{name} must be a datetime, not {value!r}.")
+        raise InvalidInputError(
+            f"{name} must be a time, not {shortened(value)}: a datetime, a date or ISO 8601 text "
+            "such as '2026-03-01T09:00:00+09:00'."
+        )
     return value if value.utcoffset() is not None else value.replace(tzinfo=UTC)
+
+
+def checked_window(since: Any, until: Any) -> tuple[datetime | None, datetime | None]:
+    """Return both ends of a window of time, in UTC; None for an end that is open.
+
+    Raises:
+        InvalidInputError: one is no time, or the window ends before it begins.
+    """
+    begins, ends = checked_time(since, "since"), checked_time(until, "until")
+    if begins is not None and ends is not None and begins > ends:
+        raise InvalidInputError(
+            f"since={begins.isoformat()} is after until={ends.isoformat()}: no time is in that "
+            "window. Swap them?"
+        )
+    return begins, ends
+
+
+def checked_age(value: Any, name: str) -> datetime | None:
+    """Return the time before which something is older than a value: a time, or an age until now.
+
+    Raises:
+        InvalidInputError: it is neither, or an age below 0.
+    """
+    if not isinstance(value, timedelta):
+        if value is not None and not isinstance(value, (str, date)):
+            raise InvalidInputError(
+                f"{name} must be a time or an age, not {shortened(value)}: a datetime, a date, ISO "
+                "8601 text such as '2026-03-01T09:00:00+09:00', or a timedelta such as "
+                "timedelta(days=30)."
+            )
+        return checked_time(value, name)
+    if value < timedelta(0):
+        raise InvalidInputError(
+            f"{name}={value!r} is an age below 0, which would mean everything. Nothing was changed."
+        )
+    now = utc_now()
+    return now - value if value < now - _FIRST else _FIRST  # nothing can be that old
 
 
 def time_zone_of(*values: Any) -> tzinfo | None:
@@ -353,13 +405,7 @@ def save_request(
     chosen = checked_name(record_id, "record_id")
     if chosen is not None:
         checked_text(chosen, "record_id")
-    begins, ends = checked_time(valid_from, "valid_from"), checked_time(expires_at, "expires_at")
-    if begins is not None and ends is not None and ends <= begins:
-        raise InvalidInputError(
-            f"expires_at={ends.isoformat()} is not after valid_from={begins.isoformat()}: nobody "
-            "could ever recall it. Nothing was stored."
-        )
-    return SaveRequest(
+    request = SaveRequest(
         content=checked_text(content),
         record_id=chosen or str(uuid.uuid4()),
         scope=scope,
@@ -370,10 +416,29 @@ def save_request(
         source=checked_name(source, "source"),
         private=private,
         created_at=checked_time(created_at, "created_at"),
-        valid_from=begins,
-        expires_at=ends,
+        valid_from=checked_time(valid_from, "valid_from"),
+        expires_at=checked_time(expires_at, "expires_at"),
         pinned=pinned,
         session=checked_name(session, "session"),
         position=next_position() if position is None else position,
         explicit_id=chosen is not None,
+    )
+    _check_span(request)
+    return request
+
+
+def _check_span(request: SaveRequest) -> None:
+    """Refuse a save that nobody could ever recall, since it ends before it begins."""
+    ends, begins = request.expires_at, request.begins(utc_now())
+    if ends is None or ends > begins:
+        return
+    if request.valid_from is not None:
+        begin = f"valid_from={begins.isoformat()}"
+    elif request.created_at is not None and request.created_at == begins:
+        begin = f"created_at={begins.isoformat()}, from when on it is valid"
+    else:
+        begin = "the present"
+    raise InvalidInputError(
+        f"expires_at={ends.isoformat()} is not after {begin}: nobody could ever recall it. Nothing "
+        "was stored. For what was valid in the past, say from when on: valid_from=."
     )

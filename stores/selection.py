@@ -31,7 +31,7 @@ class Selection:
         metadata: conditions on user metadata, all of which must hold: a plain value (equal),
             a list (any of), or a mapping of ``gt/gte/lt/lte`` to a number or time.
         since, until: half-open window ``[since, until)`` on ``created_at``.
-        as_of: see the store as it was then: versions with ``valid_from <= as_of < valid_to``.
+        as_of: see what is valid at that time: versions with ``valid_from <= as_of < valid_to``.
         history: retired versions are visible too, and whatever its times say (ignored with
             `as_of`).
         upcoming: current versions that are not valid yet are visible too.

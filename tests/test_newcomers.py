@@ -9,7 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -349,7 +349,11 @@ def test_an_id_whose_record_has_moved_on_is_refused_and_no_text_is_dropped(
 
 
 def test_the_id_of_an_expired_record_is_refused_too(memory: Memory) -> None:
-    over: dict[str, Any] = {"record_id": "e", "expires_at": "2020-01-01"}
+    over: dict[str, Any] = {
+        "record_id": "e",
+        "valid_from": "2019-01-01",
+        "expires_at": "2020-01-01",
+    }
     memory.remember("e f", **over)
     assert memory.remember("e f", **over).id == "e"  # the same save, said again
     with pytest.raises(RecordError, match="is taken"):
@@ -383,9 +387,23 @@ def test_turns_that_were_saved_together_are_listed_in_their_order(memory: Memory
     assert [record.content for page in pages for record in page] == texts[::-1]
 
 
-def test_a_text_that_ends_before_it_begins_is_refused(memory: Memory) -> None:
-    with pytest.raises(InvalidInputError, match="not after valid_from"):
-        memory.remember("x", valid_from="2030-01-01", expires_at="2029-01-01")
+@pytest.mark.parametrize(
+    ("begins", "said"),
+    [
+        ({"valid_from": "2030-01-01"}, "not after valid_from"),
+        ({"created_at": "2029-01-01"}, "not after the present"),
+        ({"created_at": "2020-02-01"}, "not after created_at"),
+        ({}, "not after the present"),
+    ],
+)
+def test_a_text_that_ends_before_it_begins_is_refused(
+    memory: Memory, begins: dict[str, Any], said: str
+) -> None:
+    ends = "2029-01-01" if "valid_from" in begins else "2020-01-01"
+    with pytest.raises(InvalidInputError, match=said):
+        memory.remember("x", expires_at=ends, **begins)
+    with pytest.raises(InvalidInputError, match=said):
+        memory.remember_many(["x"], expires_at=ends, **begins)
     assert memory.info().record_count == 0
 
 
@@ -412,3 +430,51 @@ def test_a_folder_that_went_away_is_told_once_by_whatever_reads(
     assert str(folder) in line and "backup" in line
     with contextlib.suppress(StoreError):
         memory.close()
+
+
+def test_a_record_cannot_be_changed_to_have_expired(memory: Memory) -> None:
+    record = memory.remember("x")
+    with pytest.raises(InvalidInputError, match=r"is past.*erase=False"):
+        memory.update(record.id, expires_at="2020-01-01")
+    assert memory.get(record.id) == record
+
+
+@pytest.mark.parametrize("value", [30, 0, 1.5, True, [], timedelta(days=30)])
+def test_what_is_no_time_is_told_with_all_that_is_one(memory: Memory, value: Any) -> None:
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        ("created_at", lambda: memory.remember("x", created_at=value)),
+        ("since", lambda: memory.recall("x", since=value)),
+        ("as_of", lambda: memory.list_records(as_of=value)),
+    ]
+    if not isinstance(value, timedelta):
+        calls.append(("older_than", lambda: memory.forget(older_than=value)))
+    for name, call in calls:
+        with pytest.raises(InvalidInputError, match=rf"{name} must be a time.*ISO 8601 text"):
+            call()
+
+
+def test_records_are_forgotten_by_their_age(memory: Memory) -> None:
+    now = datetime.now(UTC)
+    for days in (10, 40):
+        memory.remember(f"{days} days old", created_at=now - timedelta(days=days))
+    assert memory.forget(older_than=timedelta.max) == 0
+    with pytest.raises(InvalidInputError, match="below 0"):
+        memory.forget(older_than=timedelta(days=-1))
+    assert memory.forget(older_than=timedelta(days=30)) == 1
+    assert [record.content for record in memory.list_records()] == ["10 days old"]
+
+
+def test_a_window_that_ends_before_it_begins_is_refused(memory: Memory, tmp_path: Path) -> None:
+    window = {"since": "2026-02-01", "until": "2026-01-01"}
+    for use in (
+        lambda: memory.recall("x", **window),
+        lambda: memory.recall("x", depth="shallow", **window),
+        lambda: memory.list_records(**window),
+        lambda: memory.explain("x", "id", **window),
+        lambda: memory.export_records(tmp_path / "out.jsonl", **window),
+    ):
+        with pytest.raises(
+            InvalidInputError, match=r"since=2026-02-01.* is after until=2026-01-01"
+        ):
+            use()
+    assert not (tmp_path / "out.jsonl").exists()

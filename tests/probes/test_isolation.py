@@ -140,7 +140,7 @@ NEARER: dict[str, dict[str, Any]] = {
     "another source": {"source": "carol"},
     "other metadata": {"metadata": {"kind": "x"}},
     "too old": {"created_at": "2001-01-01T00:00:00Z"},
-    "expired": {"expires_at": "2020-01-01T00:00:00Z"},
+    "expired": {"valid_from": "2019-01-01", "expires_at": "2020-01-01T00:00:00Z"},
     "not yet valid": {"valid_from": "2120-01-01T00:00:00Z"},
 }
 ASKED: dict[str, dict[str, Any]] = {

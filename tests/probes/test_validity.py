@@ -14,6 +14,8 @@ from mnemotrace.doctor.inspect import count_records
 from mnemotrace.recall_explanation import Verdict
 from mnemotrace.testing import ScriptedLLM
 
+from .test_consolidation import Alike
+
 OpenMemory = Callable[..., Memory]
 
 TEXT = "The office is in Rome."
@@ -158,7 +160,8 @@ def test_explain_says_when_it_will_be_valid(open_memory: OpenMemory) -> None:
 def test_the_doctor_counts_what_is_out_of_its_time(open_memory: OpenMemory) -> None:
     memory = open_memory()
     memory.remember(TEXT, valid_from=LATER, **COMPLETE)
-    memory.remember("The office was in Bern.", expires_at=NOW - timedelta(days=1), **COMPLETE)
+    over = {"valid_from": NOW - timedelta(days=9), "expires_at": NOW - timedelta(days=1)}
+    memory.remember("The office was in Bern.", **over, **COMPLETE)
     counted = count_records(memory.store)
     assert counted["records"] == 2
     assert counted["without_vector"] == []
@@ -179,3 +182,65 @@ def test_a_time_without_a_zone_is_utc(open_memory: OpenMemory, given: Any) -> No
     assert record.valid_from == datetime(2031, 5, 4, 12, tzinfo=UTC)
     assert found(memory, as_of="2031-05-04T12:00:00") == {TEXT}
     assert found(memory, as_of="2031-05-04T11:59:59") == set()
+
+
+LONG_AGO = NOW - timedelta(days=700)
+BETWEEN = NOW - timedelta(days=300)
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in a batch", "alone"])
+def test_what_was_said_in_the_past_is_valid_since_then(
+    open_memory: OpenMemory, together: bool
+) -> None:
+    memory = open_memory()
+    if together:
+        memory.remember_many([TEXT], created_at=LONG_AGO, **COMPLETE).wait(20)
+    else:
+        memory.remember(TEXT, created_at=LONG_AGO, **COMPLETE)
+    (record,) = memory.list_records()
+    assert record.valid_from == record.created_at == LONG_AGO
+    assert found(memory) == found(memory, as_of=BETWEEN) == {TEXT}
+    assert found(memory, as_of=LONG_AGO) == {TEXT}
+    assert found(memory, as_of=LONG_AGO - timedelta(seconds=1)) == set()
+    assert memory.explain("Where is the office?", record.id, as_of=BETWEEN).returned
+
+
+def test_a_given_beginning_wins_and_a_later_saying_hides_nothing(open_memory: OpenMemory) -> None:
+    memory = open_memory()
+    given = memory.remember(TEXT, created_at=LONG_AGO, valid_from=BETWEEN, **COMPLETE)
+    assert given.valid_from == BETWEEN
+    later = memory.remember("It will be said.", created_at=LATER, **COMPLETE)
+    assert later.valid_from is not None and later.valid_from < LATER
+    assert "It will be said." in found(memory)
+
+
+def test_a_change_of_something_old_counts_from_the_change_on(open_memory: OpenMemory) -> None:
+    memory = open_memory()
+    record = memory.remember(TEXT, created_at=LONG_AGO, **COMPLETE)
+    memory.update(record.id, "The office is in Bonn.")
+    assert [v.content for v in memory.history(record.id)] == [TEXT, "The office is in Bonn."]
+    assert found(memory) == {"The office is in Bonn."}
+    assert found(memory, as_of=BETWEEN) == {TEXT}
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_what_takes_the_place_of_another_does_so_from_its_own_time_on(
+    open_memory: OpenMemory, in_order: bool
+) -> None:
+    """Facts of the past that are saved today, each with its date; in any order none is lost."""
+    old, new = (LONG_AGO, BETWEEN) if in_order else (BETWEEN, LONG_AGO)
+    told = {"subject": "the team", "attribute": "lead", "old_value": "Sarah", "new_value": "Tom"}
+    action = {"id": "old", "action": "delete", "both_hold": False, "reason": "Tom leads", **told}
+    llm = ScriptedLLM({"consolidation": {"actions": [action], "insert_new": True}})
+    memory = open_memory(llm=llm, embedder=Alike())
+    memory.remember("Sarah leads the team", record_id="old", created_at=old, **COMPLETE)
+    memory.remember("Tom leads the team", record_id="new", created_at=new, **COMPLETE)
+    assert [r.id for r in memory.list_records()] == ["new"]
+
+    def at(moment: datetime) -> list[str]:
+        return sorted(record.id for record in memory.list_records(as_of=moment))
+
+    day = timedelta(days=1)
+    assert [r.id for r in memory.history("new")] == (["old", "new"] if in_order else ["new", "old"])
+    assert at(LONG_AGO + day) == (["old"] if in_order else ["new"])
+    assert at(BETWEEN + day) == (["new"] if in_order else ["new", "old"])

@@ -65,7 +65,9 @@ def remember(
     valid_from: Annotated[
         datetime | None,
         typer.Option(
-            parser=parse_time, metavar="TIME", help="From when on it holds; not recalled before."
+            parser=parse_time,
+            metavar="TIME",
+            help="From when on it holds, not recalled before; when it was said by default.",
         ),
     ] = None,
     expires_at: Annotated[

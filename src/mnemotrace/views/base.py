@@ -17,6 +17,7 @@ from mnemotrace.flows.requests import (
     checked_name,
     checked_query,
     checked_time,
+    checked_window,
     time_zone_of,
 )
 from mnemotrace.reach import Reach
@@ -79,6 +80,7 @@ class Handle:
         who = checked_name(source, "source")
         viewer = checked_name(viewer, "viewer")
         labels = checked_labels(categories, "categories")
+        begins, ends = checked_window(since, until)
         return Selection(
             roots=self._reach.reading(scope),
             viewer=who if viewer is None else viewer,
@@ -87,8 +89,8 @@ class Handle:
             categories=labels,
             record_ids=checked_ids(record_ids),
             metadata=checked_filter(metadata_filter),
-            since=checked_time(since, "since"),
-            until=checked_time(until, "until"),
+            since=begins,
+            until=ends,
             as_of=checked_time(as_of, "as_of"),
             upcoming=upcoming,
             now=now,

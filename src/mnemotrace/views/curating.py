@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 from mnemotrace import scopes
 from mnemotrace.checks import checked_flag, shortened
 from mnemotrace.errors import InvalidInputError
 from mnemotrace.flows.requests import (
+    checked_age,
     checked_count,
     checked_id,
     checked_labels,
@@ -20,7 +22,7 @@ from mnemotrace.flows.requests import (
     checked_time,
     checked_whole,
 )
-from mnemotrace.records import Forgotten, MemoryRecord, Reanalyzed
+from mnemotrace.records import Forgotten, MemoryRecord, Reanalyzed, utc_now
 from mnemotrace.stores.selection import Selection
 from mnemotrace.twins import awaitable, blocking
 
@@ -108,7 +110,8 @@ class Curating(Handle):
             importance: 0..1.
             private: whether only its `source` sees it, in its history, too.
             pinned: kept first when memories are packed into a budget.
-            expires_at: a time (without a time zone: UTC), or None so that it no longer expires.
+            expires_at: a time to come (without a time zone: UTC), or None so that it no longer
+                expires.
             source: who is asking, so that its own private records are in reach.
             include_private: reach everyone's private records.
 
@@ -117,7 +120,7 @@ class Curating(Handle):
 
         Raises:
             RecordNotFoundError: no such record is visible here.
-            RecordError, ScopePermissionError: nothing was changed.
+            RecordError, InvalidInputError, ScopePermissionError: nothing was changed.
         """
         self._reach.require_writable()
         changes: dict[str, Any] = {}
@@ -135,7 +138,13 @@ class Curating(Handle):
             if value is not None:
                 changes[name] = checked_flag(value, name)
         if not isinstance(expires_at, Unset):
-            changes["expires_at"] = checked_time(expires_at, "expires_at")
+            ends = checked_time(expires_at, "expires_at")
+            if ends is not None and ends <= utc_now():
+                raise InvalidInputError(
+                    f"expires_at={ends.isoformat()} is past; nothing was changed. To end a record "
+                    "now and keep its history, call forget(record_ids=[...], erase=False)."
+                )
+            changes["expires_at"] = ends
         selection = self._seen_by(source, include_private, upcoming=True)
         return await self._core.update(selection, checked_id(record_id), changes)
 
@@ -184,7 +193,7 @@ class Curating(Handle):
         self,
         scope: str | None = None,
         categories: Iterable[str] | None = None,
-        older_than: Time | None = None,
+        older_than: Time | timedelta | None = None,
         metadata_filter: Mapping[str, Any] | None = None,
         record_ids: Iterable[str] | None = None,
         *,
@@ -198,7 +207,8 @@ class Curating(Handle):
         Args:
             scope: this subtree.
             categories: records with at least one of these.
-            older_than: records created before this time; naive is taken as UTC.
+            older_than: records created before this time (naive is taken as UTC), or longer ago
+                than this ``timedelta``.
             metadata_filter: as in `recall`.
             record_ids: these records; an empty list forgets nothing.
             source: records of this source, its private ones included.
@@ -232,7 +242,7 @@ class Curating(Handle):
             include_private=include_private,
             categories=categories,
             metadata_filter=metadata_filter,
-            until=checked_time(older_than, "older_than"),
+            until=checked_age(older_than, "older_than"),
             record_ids=record_ids,
             upcoming=True,
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mnemotrace.checks import checked_flag, checked_function
-from mnemotrace.flows.requests import checked_filter, checked_labels, checked_time
+from mnemotrace.flows.requests import checked_filter, checked_labels, checked_window
 from mnemotrace.twins import awaitable, blocking
 
 from .base import Handle, Time
@@ -66,11 +66,12 @@ class Exchanging(Handle):
         checked_flag(history, "history")
         checked_flag(embeddings, "embeddings")
         checked_function(progress, "progress")
+        begins, ends = checked_window(since, until)
         selection = self._seen_by(source, include_private, scope, upcoming=True).narrow(
             categories=checked_labels(categories, "categories"),
             metadata=checked_filter(metadata_filter),
-            since=checked_time(since, "since"),
-            until=checked_time(until, "until"),
+            since=begins,
+            until=ends,
         )
         return await self._core.export_records(
             selection, target, history=history, embeddings=embeddings, progress=progress

@@ -58,8 +58,9 @@ class Recalling(Handle):
             include_private: see everyone's private records.
             since, until: only records created in ``[since, until)``. All times are datetimes or
                 ISO 8601 text; without a time zone they are UTC.
-            as_of: recall as the memory stands at that time: the versions valid then, also of
-                records that are superseded by now, or not valid yet.
+            as_of: recall what is valid at that time: the versions that are so then, also of
+                records that are superseded by now, or not valid yet. What was saved with an
+                earlier `created_at` is valid since then, whenever it was saved.
             metadata_filter: conditions on metadata, all of which must hold: a value (equal), a
                 list (any of), or a dict of ``gt/gte/lt/lte``.
             now: the time from which recency is judged, and by which records have expired; fixes
@@ -75,7 +76,8 @@ class Recalling(Handle):
             empty when nothing is visible or the limit is 0.
 
         Raises:
-            InvalidInputError: an empty query, a negative limit, an unknown depth.
+            InvalidInputError: an empty query, a negative limit, an unknown depth, `since` after
+                `until`.
             ScopePermissionError: the scope lies outside this view.
             EmbedderError, StoreError: the search could not be made at all.
             TimeoutError: it took longer than `recall_timeout`.

@@ -97,11 +97,13 @@ class Saving(Handle):
                 `include_private`; without a `source`, only with `include_private`.
             created_at: when it was said; now by default. Recency is judged by it. This and the
                 other times are datetimes or ISO 8601 text; without a time zone they are UTC.
-            valid_from: from when on it is true; now by default. Until then it is not recalled,
-                listed or counted, but by ``as_of=`` (or ``now=``) at or past that time; `get`,
+            valid_from: from when on it is true; by default since `created_at`, at the latest now.
+                ``as_of=`` a time since then finds it, though it was saved later. Before that time
+                it is not recalled, listed or counted, but by ``as_of=`` (or ``now=``) at or past that time; `get`,
                 `history`, `update`, `forget` and an export reach it at once. It takes nobody's
                 place, so no model is asked to merge it.
-            expires_at: from when on it is no longer recalled, listed or counted.
+            expires_at: from when on it is no longer recalled, listed or counted; a time that is
+                past only with a `valid_from` or `created_at` before it.
             pinned: kept first when memories are packed into a budget.
             record_id: your own id, any text. The text is then stored under it even where its
                 scope already says the same under another id.
@@ -110,10 +112,12 @@ class Saving(Handle):
                 they were saved.
 
         Returns:
-            The record the text became, or the one it was merged into. Its `trace` tells how it was
+            The record the text became, or the one it was merged into, which keeps its own times.
+            Its `trace` tells how it was
             saved.
 
         Raises:
+            InvalidInputError: it would expire before it is valid.
             RecordError: blank content, importance outside 0..1, metadata that cannot be stored,
                 or a `record_id` that is taken: by a record that says something else, that is not
                 current any more, or that is not visible here.
