@@ -538,13 +538,14 @@ def random_store(memory: Memory, dice: random.Random) -> list[str]:
 
 
 def random_question(dice: random.Random) -> dict[str, Any]:
+    first, last = sorted(NOW - timedelta(days=dice.choice((1, 10))) for _ in range(2))
     maybe = {
         "scope": dice.choice(PLACES),
         "categories": dice.sample(("c1", "c2", "c3"), dice.randint(1, 2)),
         "source": dice.choice(("alice", "bob", "carol")),
         "include_private": True,
-        "since": NOW - timedelta(days=dice.choice((1, 10))),
-        "until": NOW - timedelta(days=dice.choice((1, 10))),
+        "since": first,
+        "until": last,
         "as_of": NOW - timedelta(days=dice.choice((3, 100))),
         "metadata_filter": {"k": dice.randint(0, 2)},
     }

@@ -465,14 +465,15 @@ def test_records_are_forgotten_by_their_age(memory: Memory) -> None:
 
 
 def test_a_window_that_ends_before_it_begins_is_refused(memory: Memory, tmp_path: Path) -> None:
-    window = {"since": "2026-02-01", "until": "2026-01-01"}
-    for use in (
+    window: dict[str, Any] = {"since": "2026-02-01", "until": "2026-01-01"}
+    calls: list[Callable[[], Any]] = [
         lambda: memory.recall("x", **window),
         lambda: memory.recall("x", depth="shallow", **window),
         lambda: memory.list_records(**window),
         lambda: memory.explain("x", "id", **window),
         lambda: memory.export_records(tmp_path / "out.jsonl", **window),
-    ):
+    ]
+    for use in calls:
         with pytest.raises(
             InvalidInputError, match=r"since=2026-02-01.* is after until=2026-01-01"
         ):

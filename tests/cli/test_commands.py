@@ -58,8 +58,10 @@ def test_remember_takes_the_time_from_when_on_and_until_when(cli: Cli) -> None:
     assert cli("list").out == ""
     assert "1234" in cli("list", "--as-of", "2030-06-01").out
     assert cli("list", "--as-of", "2031-06-01").out == ""
-    cli("remember", "The sale is on.", "--no-llm", "--expires-at", "2020-01-01")
+    over = ("--valid-from", "2019-01-01", "--expires-at", "2020-01-01")
+    cli("remember", "The sale is on.", "--no-llm", *over)
     assert cli("list").out == ""
+    assert "sale" in cli("list", "--as-of", "2019-06-01").out
 
 
 def test_texts_of_one_time_are_listed_as_they_were_saved(cli: Cli, remember: Remember) -> None:

@@ -160,7 +160,10 @@ def test_explain_says_when_it_will_be_valid(open_memory: OpenMemory) -> None:
 def test_the_doctor_counts_what_is_out_of_its_time(open_memory: OpenMemory) -> None:
     memory = open_memory()
     memory.remember(TEXT, valid_from=LATER, **COMPLETE)
-    over = {"valid_from": NOW - timedelta(days=9), "expires_at": NOW - timedelta(days=1)}
+    over: dict[str, Any] = {
+        "valid_from": NOW - timedelta(days=9),
+        "expires_at": NOW - timedelta(days=1),
+    }
     memory.remember("The office was in Bern.", **over, **COMPLETE)
     counted = count_records(memory.store)
     assert counted["records"] == 2
