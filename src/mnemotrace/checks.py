@@ -71,7 +71,7 @@ def checked_budget(value: Any, name: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidInputError(
             f"{name} must be a whole number of tokens, 1 or more, or None for no bound, not "
-            f"{value!r}."
+            f"{shortened(value)}."
         )
     return value
 
