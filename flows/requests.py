@@ -249,7 +249,7 @@ def checked_filter(value: Any) -> dict[str, Any]:
 def checked_time(value: Any, name: str) -> datetime | None:
     """Return a time in UTC; naive is taken as UTC, ISO 8601 text (``Z`` too) is parsed."""
     moment = checked_moment(value, name)
-    return None if moment is None else as_utc(moment)
+    return None if moment is None else as_utc(moment)  # which `checked_moment` has tried
 
 
 def checked_moment(value: Any, name: str) -> datetime | None:
@@ -274,7 +274,12 @@ def checked_moment(value: Any, name: str) -> datetime | None:
             f"{name} must be a time, not {shortened(value)}: a datetime, a date or ISO 8601 text "
             "such as '2026-03-01T09:00:00+09:00'."
         )
-    return value if value.utcoffset() is not None else value.replace(tzinfo=UTC)
+    moment: datetime = value if value.utcoffset() is not None else value.replace(tzinfo=UTC)
+    try:
+        as_utc(moment)
+    except ValueError as error:
+        raise InvalidInputError(f"{name}: {error}.") from None
+    return moment
 
 
 def checked_window(since: Any, until: Any) -> tuple[datetime | None, datetime | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -214,17 +215,15 @@ def _metadata_range(key: str, condition: Mapping[str, Any]) -> Condition:
 
 
 def _bound(key: str, value: Any) -> Any:
-    if isinstance(value, datetime):
-        return as_utc(value)
-    if isinstance(value, date):
+    with contextlib.suppress(ValueError):
+        if isinstance(value, datetime):
+            return as_utc(value)
+        if isinstance(value, str):
+            return as_utc(datetime.fromisoformat(value))
+    if isinstance(value, date) and not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
-    if isinstance(value, str):
-        try:
-            return as_utc(datetime.fromisoformat(value))
-        except ValueError:
-            pass
     raise InvalidInputError(
         f"The metadata range {key!r} has the bound {value!r}. Use a number, a date or a time."
     )

@@ -453,6 +453,27 @@ def test_what_is_no_time_is_told_with_all_that_is_one(memory: Memory, value: Any
             call()
 
 
+@pytest.mark.parametrize("value", ["0001-01-01T00:00+10:00", "9999-12-31T23:59-10:00"])
+def test_a_time_that_has_no_year_in_utc_is_refused(memory: Memory, value: str) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: memory.remember("x", created_at=value),
+        lambda: memory.remember_many(
+            [{"content": "x", "created_at": datetime.fromisoformat(value)}]
+        ),
+        lambda: memory.recall("x", since=value),
+        lambda: memory.list_records(until=value),
+        lambda: memory.forget(older_than=value),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInputError, match="years 1 to 9999 in UTC"):
+            call()
+    assert memory.list_records() == []
+    memory.remember("y")
+    for bound in (value, datetime.fromisoformat(value)):
+        with pytest.raises(InvalidInputError, match=r"metadata range 'due'.*a time"):
+            memory.recall("x", metadata_filter={"due": {"gte": bound}})
+
+
 def test_records_are_forgotten_by_their_age(memory: Memory) -> None:
     now = datetime.now(UTC)
     for days in (10, 40):

@@ -65,8 +65,18 @@ def utc_now() -> datetime:
 
 
 def as_utc(value: datetime) -> datetime:
-    """Return `value` in UTC; a naive time is taken as UTC."""
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    """Return `value` in UTC; a naive time is taken as UTC.
+
+    Raises:
+        ValueError: in UTC it is before the year 1 or after the year 9999.
+    """
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(
+            f"{value.isoformat()} is outside the years 1 to 9999 in UTC: give a later or an earlier "
+            "time"
+        ) from None
 
 
 def _parse_time(value: Any) -> Any:

@@ -68,7 +68,7 @@ def _time(value: Any) -> bool:
         return False
     try:
         as_utc(datetime.fromisoformat(value))
-    except (ValueError, OverflowError):  # its year is none any more, or not yet, in UTC
+    except ValueError:
         return False
     return True
 
