@@ -181,8 +181,24 @@ class Runtime:
         try:
             return asyncio.run_coroutine_threadsafe(coro, self.loop)
         except BaseException:
-            coro.close()
+            self._abandon(coro)
             raise
+
+    def _abandon(self, coro: Coroutine[Any, Any, Any]) -> None:
+        """Cancel a coroutine of which it is not known whether the loop has it: Ctrl-C may come
+        between handing it over and getting its future."""
+
+        def cancel() -> None:  # comes after the coroutine's own start, if that was planned
+            for task in asyncio.all_tasks(self.loop):
+                if task.get_coro() is coro:
+                    task.cancel()
+                    return
+            coro.close()
+
+        try:
+            self.loop.call_soon_threadsafe(cancel)
+        except RuntimeError:  # the loop has ended, so nothing runs
+            coro.close()
 
     def run(self, coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Run a coroutine on the loop and wait for it, blocking this thread.
@@ -205,13 +221,16 @@ class Runtime:
                 "instead of `memory.recall(...)`. An event handler hands the call to a thread of "
                 "its own or to a queue (docs/events.md)."
             )
-        future = self.submit(coro)
-        assert self._workers is not None
+        future: Future[T] | None = None
         try:
+            future = self.submit(coro)
+            assert self._workers is not None
             with self._workers.waiting():
                 return future.result(timeout)
         except BaseException as error:
-            if not future.done():
+            if future is None:
+                self._abandon(coro)
+            elif not future.done():
                 future.cancel()
                 if isinstance(error, TimeoutError):
                     raise TimeoutError(

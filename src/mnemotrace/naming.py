@@ -12,6 +12,8 @@ from collections.abc import Iterable
 
 NEAR = 0.7
 """Share of letters in common, as `difflib` counts, from which a name is a likely misspelling."""
+_NEAR_IF_SHORT = 0.66
+"""The same for three letters: one of them may be wrong."""
 _TELLING = 4
 """Letters from which the first word of a name says which one is meant."""
 
@@ -57,7 +59,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
         known: the names there are.
     """
     names = list(known)
-    near = difflib.get_close_matches(word.lower(), names, n=1, cutoff=NEAR)
+    cutoff = _NEAR_IF_SHORT if len(word) == 3 else NEAR
+    near = difflib.get_close_matches(word.lower(), names, n=1, cutoff=cutoff)
     if near:
         return near[0]
     start = _first_word(word.lower())

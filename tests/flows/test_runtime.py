@@ -15,6 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -436,6 +437,37 @@ def test_a_coroutine_that_cannot_be_submitted_is_closed(runtime: Runtime) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("inside", [True, False])
+def test_ctrl_c_just_after_the_work_was_handed_over_cancels_it(
+    inside: bool, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal comes while it is being handed over, or before its future is held."""
+    begun, cancelled = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    owner, name = (asyncio, "run_coroutine_threadsafe") if inside else (runtime, "submit")
+    hand_over = getattr(owner, name)
+
+    def interrupted(*args: Any) -> Any:
+        hand_over(*args)
+        assert begun.wait(30)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            runtime.run(work())
+    assert cancelled.wait(30)
+    assert runtime.run(double(6)) == 12
+
+
 def test_a_hop_costs_about_a_tenth_of_a_millisecond(runtime: Runtime) -> None:
     async def nothing() -> None: ...
 
