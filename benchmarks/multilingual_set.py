@@ -176,10 +176,11 @@ def _faults_of(fact: Fact) -> list[str]:
 
 def shared(question: str, text: str) -> float:
     """Return the share of the question's distinct character pairs that the text holds, 0..1."""
-    asked, held = _pairs(question), _pairs(text)
+    asked, held = pairs_of(question), pairs_of(text)
     return len(asked & held) / len(asked) if asked else 0.0
 
 
-def _pairs(text: str) -> set[str]:
+def pairs_of(text: str) -> set[str]:
+    """Return the distinct pairs of neighbouring letters of a text."""
     letters = plain(text)
     return {letters[at : at + 2] for at in range(len(letters) - 1)}
