@@ -161,9 +161,14 @@ Ranker = Callable[[Case], Array]
 
 def fused(case: Case, cosine: Array, lexical: Array, weight: float = WEIGHT) -> Array:
     """Return the semantic term, as `mnemotrace.scoring` has it."""
+    return fuse_signals(cosine, lexical, case.coverage, weight)
+
+
+def fuse_signals(cosine: Array, lexical: Array, coverage: Array, weight: float = WEIGHT) -> Array:
+    """Return the semantic term of each question and text from its signals."""
     best = lexical.max(axis=1, keepdims=True)
     leads = (lexical == best) & (best > 0)
-    covered = np.where(leads, case.coverage, 0.0).max(axis=1, keepdims=True)
+    covered = np.where(leads, coverage, 0.0).max(axis=1, keepdims=True)
     share = weight * covered**2
     relative = np.divide(lexical, best, out=np.zeros_like(lexical), where=best > 0)
     return (1 - share) / (2.0 - np.clip(cosine, -1, 1)) + share * relative

@@ -65,9 +65,9 @@ def fuse(similarity: float, lexical: float, lexical_weight: float) -> float:
 
 ORDINARY = 20
 """The rank from which a record is taken as an ordinary one, that is not what was asked for."""
-STEEPNESS, OFFSET = 8.7, -2.2
+STEEPNESS, OFFSET = 9.7, -2.45
 """Of the logistic function that turns evidence into confidence; see `confidence`."""
-_DENSE_PART = 0.64
+_DENSE_PART = 0.62
 _CHANCE = 0.15
 """How far above unrelated texts the best of a few records may be by chance; from 0 to 1 that says
 the same."""
@@ -85,10 +85,10 @@ def confidence(
 ) -> float:
     """Return how likely the evidence answers the query, from relevance alone.
 
-    That is ``1 / (1 + exp(2.2 - 8.7 * x))`` of `standing_out`: a logistic regression on the
+    That is ``1 / (1 + exp(2.45 - 9.7 * x))`` of `standing_out`: a logistic regression on the
     development half of LoCoMo and on benchmarks/data/multilingual, with equal weight. It tells
-    what was found from what was not, questions without an answer included, with an AUROC of 0.81
-    and 0.87 (docs/quality.md, docs/multilingual.md). Age and importance play no part.
+    what was found from what was not, questions without an answer included, with an AUROC of 0.82
+    and 0.92 (docs/quality.md, docs/multilingual.md). Age and importance play no part.
 
     Args:
         cosine: the best cosine found, -1..1; None when nothing was found.
@@ -117,7 +117,7 @@ def standing_out(
 ) -> float:
     """Return how far the best record stands out from ordinary ones, the 20th best.
 
-    ``(1 - ordinary_lexical) * coverage**2 + 0.64 * (cosine - ordinary_cosine) / (high - low)``
+    ``(1 - ordinary_lexical) * coverage**2 + 0.62 * (cosine - ordinary_cosine) / (high - low)``
 
     Args:
         cosine: the best cosine found, -1..1.

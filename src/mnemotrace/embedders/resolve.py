@@ -10,7 +10,12 @@ from mnemotrace.checks import kind_of, shortened
 from mnemotrace.errors import ConfigurationError
 from mnemotrace.naming import nearest
 
-from .bundled import BundledEmbedder, WholeBundledEmbedder
+from .bundled import (
+    CONDENSED,
+    BundledEmbedder,
+    CondensedBundledEmbedder,
+    WholeBundledEmbedder,
+)
 from .e5 import E5Embedder
 from .protocol import Embedder, EmbedderSpec
 from .providers.base import ProviderEmbedder
@@ -91,6 +96,8 @@ def _from_record(recorded: Mapping[str, Any]) -> EmbeddingService:
     provider = str(recorded.get("provider"))
     if provider == "bundled" and recorded.get("dimension") == WholeBundledEmbedder.dimension:
         return EmbeddingService(WholeBundledEmbedder())
+    if provider == "bundled" and str(recorded.get("model")).partition("@")[0].endswith(CONDENSED):
+        return EmbeddingService(CondensedBundledEmbedder())
     if provider in OFFLINE:
         return _offline(provider)
     config = recorded.get("config")

@@ -46,7 +46,7 @@ def join(vectors: NDArray[np.float32], pieces: list[list[str]]) -> NDArray[np.fl
     out = np.empty((len(pieces), vectors.shape[1]), dtype=np.float32)
     start = 0
     for row, group in enumerate(pieces):
-        weights = np.array([len(piece) for piece in group], dtype=np.float32)
+        weights = np.array([max(len(piece), 1) for piece in group], dtype=np.float32)
         out[row] = weights @ vectors[start : start + len(group)] / weights.sum()
         start += len(group)
     return out
