@@ -149,7 +149,9 @@ def test_mnemotrace_asks_as_often_as_it_must_and_no_oftener(
     assert calls["short"] == {}
     assert calls["long"]["QueryAnalysis"] == 1
     assert calls["explore"] == {"QueryAnalysis": 1, "Exploration": llm_calls.BUDGET}
-    assert found["inferred"]["most_running"] == llm_calls.CONCURRENCY
+    # They begin one after another, so that on a busy machine the first may end before the last begins.
+    most = found["inferred"]["most_running"]
+    assert llm_calls.CONCURRENCY // 2 < most <= llm_calls.CONCURRENCY
     assert found["single"]["most_running"] == 1
     assert all(result["results"] for result in found.values())
     assert found["inferred"]["tokens_in"] > 100 * 100

@@ -217,9 +217,11 @@ def _size(folder: Path) -> tuple[int, int, int]:
 
 @pytest.mark.slow
 def test_ten_thousand_recalls_leave_disk_and_memory_flat(
-    open_memory: OpenMemory, tmp_path: Path
+    open_memory: OpenMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Probe 45: recall is a read: no file grows, no memory is kept."""
+    # However slow the machine: what was recalled is written down every five minutes, in place.
+    monkeypatch.setattr(accesses, "WRITE_SECONDS", 3600.0)
     memory = open_memory("new")
     memory.remember_many([f"note {i} about {i % 7}" for i in range(200)]).wait()
     queries = [f"note {i}" for i in range(50)]
