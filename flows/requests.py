@@ -119,7 +119,9 @@ def checked_text(content: Any, what: str = "content") -> str:
     if not isinstance(content, str):
         raise RecordError(f"{what} must be a string, not {shortened(content)}.")
     if not any(_is_visible(character) for character in content):
-        raise RecordError(f"{what} is blank; there is nothing to remember. Nothing was stored.")
+        raise RecordError(
+            f"{what} is blank; there is nothing in it. Nothing was stored or changed."
+        )
     return _checked_unicode(content, what)
 
 
@@ -445,5 +447,10 @@ def _check_span(request: SaveRequest) -> None:
         begin = "the present"
     raise InvalidInputError(
         f"expires_at={ends.isoformat()} is not after {begin}: nobody could ever recall it. Nothing "
-        "was stored. For what was valid in the past, say from when on: valid_from=."
+        "was stored. "
+        + (
+            "For what was valid in the past, say from when on: valid_from=."
+            if request.valid_from is None
+            else "Swap them?"
+        )
     )

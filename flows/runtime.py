@@ -26,6 +26,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
+from mnemotrace.checks import counted
 from mnemotrace.errors import RuntimeMisuseError
 from mnemotrace.straight import in_loop, straight
 from mnemotrace.trace import leave_trace
@@ -314,7 +315,8 @@ class Runtime:
 
         Plain functions run in a worker thread, coroutine functions on the loop, all at once and
         for at most five seconds together; what is not done by then is logged and abandoned. A
-        bound method is held weakly: it is forgotten with its object.
+        bound method is held weakly: it is forgotten with its object, whose `late_at_exit(seconds)`,
+        if it has one, returns what is logged when the method was not done in time.
 
         Returns:
             A function that unregisters the callback.
@@ -345,13 +347,13 @@ class Runtime:
             return
         deadline = time.monotonic() + seconds
         entries, self._exit_callbacks = self._exit_callbacks, []
-        running: list[tuple[str, Future[object]]] = []
+        running: list[tuple[Callable[[], object], str, Future[object]]] = []
         for entry in reversed(entries):
             callback = entry()
             if callback is not None:
                 name = getattr(callback, "__qualname__", None) or repr(callback)
-                running.append((name, self.submit(self._call(callback))))
-        for name, future in running:
+                running.append((callback, name, self.submit(self._call(callback))))
+        for callback, name, future in running:
             try:
                 future.result(max(0.0, deadline - time.monotonic()))
             except TimeoutError as error:
@@ -359,20 +361,15 @@ class Runtime:
                     logger.error("%s failed at exit: %s", name, error, exc_info=error)
                 else:
                     future.cancel()
-                    logger.warning(
-                        "%s was not done %g s after exit began and was abandoned. "
-                        "Call close() on the memory, or use it in a `with` block.",
-                        name,
-                        seconds,
-                    )
+                    logger.warning("%s", _late(callback, name, seconds))
             except Exception as error:
                 logger.error("%s failed at exit: %s", name, error, exc_info=error)
         while workers.unfinished and time.monotonic() < deadline:
             time.sleep(0.005)
         if workers.unfinished:
             logger.warning(
-                "%d blocking call(s) were still running %g s after exit began and were abandoned.",
-                workers.unfinished,
+                "%s still running %g s after exit began: abandoned.",
+                counted(workers.unfinished, "blocking call"),
                 seconds,
             )
 
@@ -410,6 +407,14 @@ class Runtime:
             self._workers = workers
             self._loop = loop  # last: it is what the fast path looks at
             return loop
+
+
+def _late(callback: Callable[[], object], name: str, seconds: float) -> str:
+    """Return what is logged of an exit callback that was not done in time."""
+    tell = getattr(getattr(callback, "__self__", None), "late_at_exit", None)
+    if tell is not None:
+        return str(tell(seconds))
+    return f"{name} was not done {seconds:g} s after exit began and was abandoned."
 
 
 def get_runtime() -> Runtime:

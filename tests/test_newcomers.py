@@ -390,7 +390,7 @@ def test_turns_that_were_saved_together_are_listed_in_their_order(memory: Memory
 @pytest.mark.parametrize(
     ("begins", "said"),
     [
-        ({"valid_from": "2030-01-01"}, "not after valid_from"),
+        ({"valid_from": "2030-01-01"}, r"not after valid_from.*Swap them\?"),
         ({"created_at": "2029-01-01"}, "not after the present"),
         ({"created_at": "2020-02-01"}, "not after created_at"),
         ({}, "not after the present"),

@@ -564,6 +564,21 @@ class MemoryCore:
         except StoreError as error:
             log.error("What is in the memory could not be made safe at exit: %s", error)
 
+    def late_at_exit(self, seconds: float) -> str:
+        """Return what it means that `leave` was not done in time; blocks."""
+        told = f"The process ended without close(), and {seconds:g} s after that began "
+        try:
+            left = self._queue.left()
+        except StoreError:
+            told += "some accepted texts may not be saved yet"
+        else:
+            told += f"{counted(left.waiting, 'accepted text')} not saved yet"
+        if self._keeps:
+            told += f": kept in {self.store.sidecar}, and saved when the memory is next opened"
+        else:
+            told += ": lost, because this memory keeps nothing once it is closed"
+        return f"{told}. close() or a `with` block waits until they are."
+
     async def close(self) -> None:
         """Finish pending saves, write what is batched, release the store."""
         if self._closed:

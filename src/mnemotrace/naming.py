@@ -99,4 +99,4 @@ def meant(word: str, known: Iterable[str], everything: str) -> str:
             "Memories of different users or agents are kept apart by their 'scope', such as "
             "scope='/users/ana'."
         )
-    return f"{everything}: {', '.join(names)}."
+    return f"{everything}: {', '.join(names)}." if names else f"{everything} none."

@@ -36,6 +36,10 @@ from .conftest import Cli
         ("list", "list_records() shows them", "`mnemotrace list` shows them"),
         ("list", "call mnemotrace.reindex(storage, embedder)", "call `mnemotrace reindex EMBEDDER`"),
         ("list", "pass it, Memory(embedder=...), again", "pass it, --embedder MODULE:NAME, again"),
+        ("remember", "Choose another record_id, change the record with update(), or erase it with forget(record_ids=[...]) first.",
+         "Choose another --id, or erase it with `mnemotrace forget ID` first."),
+        ("list", "Call memory.reanalyze() once a model can be asked.",
+         "In Python, `memory.reanalyze()` makes it up once a model can be asked."),
         ("recall", "raise llm_timeout", "raise llm_timeout"),
         ("recall", "recall_timeout=3 s", "recall_timeout=3 s"),
         # what somebody wrote stays as it is, and so do the fields of a record

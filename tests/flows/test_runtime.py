@@ -395,6 +395,23 @@ def test_an_exit_callback_that_hangs_or_fails_is_logged_and_the_others_run(
     assert work.cancelled.wait(5)
 
 
+def test_whose_exit_callback_was_late_says_what_that_means(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Owner:
+        async def leave(self) -> None:
+            await asyncio.sleep(60)
+
+        def late_at_exit(self, seconds: float) -> str:
+            return f"3 texts are kept after {seconds:g} s"
+
+    owner = Owner()
+    runtime.at_exit(owner.leave)
+    with caplog.at_level(logging.WARNING):
+        runtime.drain(seconds=0.05)
+    assert caplog.messages == ["3 texts are kept after 0.05 s"]
+
+
 def test_a_blocking_call_still_running_at_exit_is_waited_for_then_logged(
     runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -403,7 +420,7 @@ def test_a_blocking_call_still_running_at_exit_is_waited_for_then_logged(
     wait_until(lambda: runtime._workers is not None and runtime._workers.unfinished == 1)
     with caplog.at_level(logging.WARNING):
         runtime.drain(seconds=0.05)
-        assert "1 blocking call(s) were still running" in caplog.text
+        assert "1 blocking call still running" in caplog.text
         caplog.clear()
         threading.Timer(0.05, release.set).start()
         runtime.drain(seconds=5)

@@ -1227,6 +1227,21 @@ def test_a_close_tries_once_more_and_then_says_nothing(caplog: pytest.LogCapture
     assert memory.drain_writes() == 0
 
 
+@pytest.mark.parametrize("folder", [True, False])
+def test_an_exit_that_cannot_wait_says_how_many_texts_are_not_saved(
+    folder: bool, tmp_path: Path
+) -> None:
+    embedder = FakeEmbedder()
+    storage = str(tmp_path / "m") if folder else ":memory:"
+    memory = Memory(storage=storage, llm=None, embedder=embedder)
+    unsaved(memory, embedder, final=False)
+    told = memory._core.late_at_exit(5.0)
+    assert "2 accepted texts not saved yet" in told and "close()" in told
+    assert (f"kept in {tmp_path}" if folder else "lost") in told
+    embedder.fail = False
+    memory.close()
+
+
 def test_the_end_of_the_program_tells_what_goes_with_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

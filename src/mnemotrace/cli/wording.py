@@ -37,6 +37,8 @@ _PHRASES = (
         re.compile(r'pass another model, for example llm="[^"]*" for a local one'),
         "add --no-llm to do without a model",
     ),
+    (re.compile(r", change the record with update\(\), or "), ", or "),
+    (re.compile(r"Call (memory\.reanalyze\(\)) once"), r"In Python, `\1` makes it up once"),
     (re.compile(r"\b(?:Memory\(|examine\(storage, )(\w+=\.\.\.)\)"), r"\1"),
 )
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
