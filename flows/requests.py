@@ -119,9 +119,7 @@ def checked_text(content: Any, what: str = "content") -> str:
     if not isinstance(content, str):
         raise RecordError(f"{what} must be a string, not {shortened(content)}.")
     if not any(_is_visible(character) for character in content):
-        raise RecordError(
-            f"{what} is blank; there is nothing in it. Nothing was stored or changed."
-        )
+        raise RecordError(f"{what} is blank; there is no text in it. Nothing was stored.")
     return _checked_unicode(content, what)
 
 

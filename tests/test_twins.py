@@ -191,7 +191,7 @@ def test_wrong_arguments_are_told_in_the_words_of_the_caller(
         first = placed[0].name
         twice = refusal(method, "x", **{first: "x"})
         assert twice == f"{name}() was given {first!r} twice, by position and by name."
-    assert refusal(method, zzz=1).startswith(f"{name}() has no argument 'zzz'. It takes: ")
+    assert refusal(method, zzz=1).startswith(f"{name}() has no argument 'zzz'. It takes")
 
 
 @pytest.mark.parametrize(

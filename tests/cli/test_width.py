@@ -16,7 +16,7 @@ from mnemotrace.cli.fitting import fitted, flowed, row
 
 from .conftest import Cli
 
-WIDTHS = (40, 60, 80)
+WIDTHS = (40, 80)
 ID = "3b3640a7-74b9-4d93-b8da-cc722b5e214c"
 LONG_ID = "customer-0-" * 12
 TEXT = "The kiln is fired on Tuesdays, and 가마는 화요일에 굽습니다, 窑炉星期二点火。 " + "x" * 120

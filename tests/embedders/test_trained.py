@@ -22,7 +22,7 @@ from mnemotrace.embedders.service import EmbeddingService
 from mnemotrace.errors import EmbedderError, EmbedderMismatchError
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-ODD = ["", " \n", ".", "😀😀", "\u200b", "שלום", "x" * 100_000, "회의 " * 20_000, "\ud800"]
+ODD = ["", " \n", ".", "😀😀", "\u200b", "שלום", "x" * 9_000, "회의 " * 3_000, "\ud800"]
 
 
 def test_odd_texts_have_finite_vectors_that_stay_the_same() -> None:

@@ -565,7 +565,7 @@ say('end', time.time())
     )
     ended = time.time()
     assert result.returncode == 0
-    assert "1 blocking call(s) were still running 5 s after exit began" in result.stderr
+    assert "1 blocking call still running 5 s after exit began" in result.stderr
     assert ended - float(result.stdout.split()[1]) < 10
 
 

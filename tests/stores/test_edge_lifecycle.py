@@ -550,7 +550,7 @@ def test_damage_that_is_met_while_reading_is_told_as_that(tmp_path: Path) -> Non
     written(tmp_path, *(f"record {number}" for number in range(20)))
     (path,) = tmp_path.rglob("payload_storage/page_0.dat")
     with open(path, "r+b") as file:
-        file.write(b"\xa5" * 4096)
+        file.write(b"\xa5" * 65536)  # every record, in whatever order they were written
     store = open_store(tmp_path)
     told = rf"{re.escape(str(tmp_path))}.* damaged .*doctor.*backup"
     with pytest.raises(StoreCorruptError, match=told):
