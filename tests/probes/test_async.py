@@ -233,6 +233,7 @@ def test_ten_thousand_recalls_leave_disk_and_memory_flat(
         gc.collect()
 
     recall_all(1000)
+    memory.store.flush()  # what was saved, which else is flushed at some later moment
     before, resident = _size(tmp_path), process.memory_info().rss
     threads, tasks = threading.active_count(), len(asyncio.all_tasks(get_runtime().loop))
     recall_all(9000)
