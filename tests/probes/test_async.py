@@ -237,7 +237,9 @@ def test_ten_thousand_recalls_leave_disk_and_memory_flat(
     before, resident = _size(tmp_path), process.memory_info().rss
     threads, tasks = threading.active_count(), len(asyncio.all_tasks(get_runtime().loop))
     recall_all(9000)
-    assert _size(tmp_path) == before
+    files, size, blocks = _size(tmp_path)
+    assert (files, size) == before[:2]
+    assert blocks <= before[2]  # fewer where the system takes back empty pages of a disk in memory
     assert process.memory_info().rss - resident < 24 * 2**20
     assert threading.active_count() <= threads + 1
     assert len(asyncio.all_tasks(get_runtime().loop)) <= tasks + 1
