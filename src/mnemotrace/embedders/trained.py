@@ -9,7 +9,6 @@ computed here: both layers as in `condensing`, and their projection.
 
 from __future__ import annotations
 
-import copy
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from mnemotrace.errors import EmbedderError
 
 from .centring import Vectors, rows_of, unit
-from .condensing import LAYERS, UNKNOWN, TwoLayers
+from .condensing import LAYERS, UNKNOWN, TwoLayers, own_layers
 
 PATH = Path(__file__).with_name("trained.npz")
 LISTS = ("w1", "b1", "w2", "b2")
@@ -45,10 +44,9 @@ class TrainedModel:
 
     def __init__(self, model: Any, stored: Stored | None = None) -> None:
         stored = read() if stored is None else stored
-        model = copy.copy(model)
         try:
-            layers = model._backend = copy.copy(model._model)
-            self.weights = _move(layers, stored)
+            model = own_layers(model)
+            self.weights = _move(model._backend, stored)
         except AttributeError as error:
             raise EmbedderError(UNKNOWN) from error
         except (KeyError, ValueError, IndexError) as error:
